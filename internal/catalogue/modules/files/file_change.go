@@ -16,6 +16,8 @@ import (
 	"brine/internal/call/fn"
 	"brine/internal/host/filesys"
 	"brine/internal/py/value"
+
+	"golang.org/x/sys/unix"
 )
 
 func (f file) changes() []fn.Func {
@@ -440,7 +442,7 @@ func (file) rmdir(_ context.Context, _ *fn.Call, a rmdirArgs) (any, error) {
 		if st, err := os.Lstat(p); err != nil || !before.IsZero() && !st.ModTime().Before(before) {
 			return
 		}
-		if err := os.Remove(p); err != nil {
+		if err := unix.Rmdir(p); err != nil { // a link to a directory stays
 			failed.Append(value.ListOf(p, atomicfile.Cause(err).Error()))
 			return
 		}

@@ -313,6 +313,9 @@ func (f file) node(kind string) func(context.Context, *fn.Call, nodeArgs) (any, 
 			ret.Set("result", true)
 		case errors.Is(err, fs.ErrExist):
 			ret.Set("comment", "File "+path+" exists and cannot be overwritten")
+			if filesys.IsLink(path) {
+				return ret, nil
+			}
 		default:
 			return nil, fn.Errorf("cannot make %s: %w", path, err)
 		}

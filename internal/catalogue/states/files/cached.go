@@ -57,6 +57,9 @@ func (f file) cached(ctx context.Context, e *state.Env, a cachedArgs) (state.Pla
 		}
 	}
 	if s := src.Scheme(); s == "" || s == "file" {
+		if s == "" && strings.Contains(a.Name, "://") {
+			return state.Plan{}, fn.Errorf("Unsupported url scheme: %s", redact.Text(a.Name))
+		}
 		return localCopy(strings.TrimPrefix(a.Name, "file://"), want, kind, a.SkipVerify)
 	}
 	copied := e.Files.IsCached(a.Name, a.Saltenv)

@@ -9,7 +9,6 @@ import (
 	"brine/internal/catalogue/actions/managed"
 	"brine/internal/host"
 	"brine/internal/host/proc"
-	"brine/internal/sls/state"
 	"brine/internal/sls/state/sources"
 )
 
@@ -21,7 +20,7 @@ type checkCommand struct {
 }
 
 // accepts runs check_cmd on new content.
-func (c checkCommand) accepts(ctx context.Context, e *state.Env, m *host.Machine, want *sources.Content, own managed.Owner) error {
+func (c checkCommand) accepts(ctx context.Context, m *host.Machine, want *sources.Content, own managed.Owner) error {
 	if c.CheckCmd == "" || want == nil {
 		return nil
 	}
@@ -40,11 +39,11 @@ func (c checkCommand) accepts(ctx context.Context, e *state.Env, m *host.Machine
 	if err != nil {
 		return fn.Errorf("Unable to check_cmd file: %w", err)
 	}
-	shell, _ := e.Grains.Get("shell").(string)
-	if shell == "" {
-		shell = "/bin/sh"
+	words, err := proc.Split(c.CheckCmd + " " + f.Name()) // as in Salt, without a shell
+	if err != nil {
+		return fn.Errorf("Unable to check_cmd file: %w", err)
 	}
-	r, err := proc.Run(ctx, proc.Cmd{Args: []string{shell, "-c", c.CheckCmd + " " + f.Name()}, Env: os.Environ()})
+	r, err := proc.Run(ctx, proc.Cmd{Args: words, Env: os.Environ()})
 	if err != nil {
 		return fn.Errorf("check_cmd execution failed\n%w", err)
 	}

@@ -2,6 +2,7 @@ package files
 
 import (
 	"context"
+	"slices"
 	"strings"
 	"unicode/utf8"
 
@@ -64,7 +65,10 @@ func (a *contentArgs) given(e *state.Env) (text any, ok bool, err error) {
 	}
 	parts := []any{v}
 	if l, isList := v.(*value.List); isList {
-		parts = l.Items
+		if parts = l.Items; len(parts) == 0 {
+			return nil, false, fn.Errorf("Contents specified by contents/contents_pillar/contents_grains is not a string or list of strings, and is not " +
+				"binary data. SLS is likely malformed.")
+		}
 	}
 	var out strings.Builder
 	for _, p := range parts {
@@ -121,10 +125,21 @@ func (r fileTemplate) renderFrom(ctx context.Context, text string, s sources.Sou
 	return r.run(ctx, state.Template{Source: text, Name: s.URL, Saltenv: s.Env, Context: r.variables(s.URL)})
 }
 
+// supported rejects an unknown template engine.
+func (r fileTemplate) supported() error {
+	if r.e.Template == nil || !slices.Contains(engines, strings.ToLower(r.args.Template)) {
+		return fn.Errorf("Specified template format %s is not supported", r.args.Template)
+	}
+	return nil
+}
+
+// engines are the template engines that Salt's files may name.
+var engines = []string{"cheetah", "genshi", "jinja", "mako", "py", "wempy"}
+
 func (r fileTemplate) run(ctx context.Context, t state.Template) (string, error) {
 	t.Engine = r.args.Template
-	if r.e.Template == nil {
-		return "", fn.Errorf("Specified template format %s is not supported", t.Engine)
+	if err := r.supported(); err != nil {
+		return "", err
 	}
 	return r.e.Template(ctx, t)
 }

@@ -375,8 +375,16 @@ func required(require any, chunks []*value.Dict) []string {
 func leftovers(root string, keep map[string]bool, trees []string, spare chooser) (out, all []string, err error) {
 	going := map[string]bool{}
 	err = walk(root, func(path string, _ int, isDir bool) error {
-		if going[filepath.Dir(path)] {
-			all = append(all, path)
+		rel, err := filepath.Rel(root, path)
+		if err != nil {
+			return err
+		}
+		if going[filepath.Dir(path)] { // goes with its directory; as in Salt, it is not shown if spared
+			if goes, err := spare.takes(rel); err != nil {
+				return err
+			} else if goes {
+				all = append(all, path)
+			}
 			going[path] = isDir
 			return nil
 		}
@@ -385,10 +393,6 @@ func leftovers(root string, keep map[string]bool, trees []string, spare chooser)
 		}
 		if keep[path] {
 			return nil
-		}
-		rel, err := filepath.Rel(root, path)
-		if err != nil {
-			return err
 		}
 		goes, err := spare.takes(rel)
 		if err != nil || !goes {
@@ -457,6 +461,9 @@ func (d *directoryPlan) create() (state.Change, error) {
 		if err := filesys.MakeDirs(up, d.dir.UID, d.dir.GID, d.dir.Bits); err != nil {
 			return state.Change{Diff: d.changes}, fn.Errorf("cannot make the directory %s: %w", up, atomicfile.Cause(err))
 		}
+	}
+	if filesys.Exists(d.Name, false) && !filesys.IsDir(d.Name) {
+		return state.Change{Diff: d.changes}, fn.Errorf("Failed to create directory %s: something else is in its place", d.Name)
 	}
 	if err := filesys.MakeDir(d.Name, d.dir.UID, d.dir.GID, d.dir.Bits); err != nil {
 		return state.Change{Diff: d.changes}, fn.Errorf("Failed to create directory %s: %w", d.Name, atomicfile.Cause(err))

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
@@ -73,6 +74,8 @@ type editing struct {
 	// disowned means that the copy belongs to the user of this process instead
 	// of the file's owner.
 	disowned bool
+	// linked means that the backup of a link is a link to that of its target.
+	linked bool
 	// predicted and done are the comments of a test and of a run.
 	predicted, done string
 	show            bool
@@ -100,7 +103,11 @@ func (w editing) plan() state.Plan {
 }
 
 func (w editing) write() error {
-	if w.backup != "" {
+	if w.linked && w.backup != "" && filesys.IsLink(w.name) {
+		if err := w.backLink(); err != nil {
+			return fn.Errorf("cannot make the backup %s: %w", w.name+w.backup, atomicfile.Cause(err))
+		}
+	} else if w.backup != "" {
 		if err := filesys.Copy(w.name, w.name+w.backup, true); err != nil {
 			return fn.Errorf("cannot make the backup %s: %w", w.name+w.backup, atomicfile.Cause(err))
 		}
@@ -115,6 +122,25 @@ func (w editing) write() error {
 		return fn.Errorf("cannot write %s: %w", w.name, atomicfile.Cause(err))
 	}
 	return nil
+}
+
+// backLink makes a backup of the file that a link leads to, and a link to it beside the link.
+func (w editing) backLink() error {
+	real, err := filepath.EvalSymlinks(w.name)
+	if err != nil {
+		return err
+	}
+	if err := filesys.Copy(real, real+w.backup, true); err != nil {
+		return err
+	}
+	to, err := os.Readlink(w.name)
+	if err == nil {
+		err = os.Remove(w.name + w.backup)
+	}
+	if err == nil || errors.Is(err, fs.ErrNotExist) {
+		err = os.Symlink(to+w.backup, w.name+w.backup)
+	}
+	return err
 }
 
 // backupEnd parses the argument backup: a suffix, or a false value.
@@ -169,8 +195,9 @@ func (file) replace(_ context.Context, _ *state.Env, a replaceArgs) (state.Plan,
 		return state.Plan{}, fn.Errorf("%w", err)
 	}
 	return editing{
-		name: name, old: text, new: changed, backup: backupEnd(a.Backup), disowned: true, show: a.ShowChanges, predicted: "Changes would have been made",
-		done: "Changes were made",
+		name: name, old: text, new: changed, backup: backupEnd(a.Backup), disowned: true, linked: true, show: a.ShowChanges,
+		predicted: "Changes would have been made",
+		done:      "Changes were made",
 	}.plan(), nil
 }
 

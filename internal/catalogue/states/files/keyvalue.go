@@ -21,26 +21,27 @@ func init() {
 }
 
 type keyvalueArgs struct {
-	Name            string      `salt:"name" doc:"path of the file"`
-	Key             any         `salt:"key" doc:"key, with value" default:"null"`
-	Value           any         `salt:"value" doc:"its value" default:"null"`
-	KeyValues       *value.Dict `salt:"key_values" doc:"map of keys to values" default:"null"`
-	Separator       string      `salt:"separator" doc:"what stands between a key and its value" default:"="`
-	Append          bool        `salt:"append_if_not_found" doc:"add keys that are missing at the end" default:"false"`
-	Prepend         bool        `salt:"prepend_if_not_found" doc:"add keys that are missing at the beginning" default:"false"`
-	SearchOnly      bool        `salt:"search_only" ignored:"the state always writes, as in Salt" default:"false"`
-	ShowChanges     bool        `salt:"show_changes" doc:"show how the lines change" default:"true"`
-	IgnoreIfMissing bool        `salt:"ignore_if_missing" doc:"do not mind if there is no such file" default:"false"`
-	Count           int64       `salt:"count" doc:"lines that a key may have; -1 for all" default:"1"`
-	Uncomment       any         `salt:"uncomment" doc:"characters at the beginning of a line that make it a comment, to be taken away; null: blanks" default:"null"`
-	KeyIgnoreCase   bool        `salt:"key_ignore_case" doc:"capitals make no difference in keys" default:"false"`
-	ValueIgnoreCase bool        `salt:"value_ignore_case" doc:"capitals make no difference in values" default:"false"`
-	Create          bool        `salt:"create_if_missing" doc:"make the file if there is none" default:"false"`
+	Name            string `salt:"name" doc:"path of the file"`
+	Key             any    `salt:"key" doc:"key, with value" default:"null"`
+	Value           any    `salt:"value" doc:"its value" default:"null"`
+	KeyValues       any    `salt:"key_values" doc:"map of keys to values" default:"null"`
+	Separator       string `salt:"separator" doc:"what stands between a key and its value" default:"="`
+	Append          bool   `salt:"append_if_not_found" doc:"add keys that are missing at the end" default:"false"`
+	Prepend         bool   `salt:"prepend_if_not_found" doc:"add keys that are missing at the beginning" default:"false"`
+	SearchOnly      bool   `salt:"search_only" ignored:"the state always writes, as in Salt" default:"false"`
+	ShowChanges     bool   `salt:"show_changes" doc:"show how the lines change" default:"true"`
+	IgnoreIfMissing bool   `salt:"ignore_if_missing" doc:"do not mind if there is no such file" default:"false"`
+	Count           int64  `salt:"count" doc:"lines that a key may have; -1 for all" default:"1"`
+	Uncomment       any    `salt:"uncomment" doc:"characters at the beginning of a line that make it a comment, to be taken away; null: blanks" default:"null"`
+	KeyIgnoreCase   bool   `salt:"key_ignore_case" doc:"capitals make no difference in keys" default:"false"`
+	ValueIgnoreCase bool   `salt:"value_ignore_case" doc:"capitals make no difference in values" default:"false"`
+	Create          bool   `salt:"create_if_missing" doc:"make the file if there is none" default:"false"`
 }
 
 // keying edits the lines of a file.
 type keying struct {
 	keyvalueArgs
+	pairs   *value.Dict
 	left    map[string]int64 // number of lines that may still be added for a key
 	content []string
 	diff    []string
@@ -49,14 +50,17 @@ type keying struct {
 
 func (f file) keyvalue(_ context.Context, _ *state.Env, a keyvalueArgs) (state.Plan, error) {
 	name := filesys.ExpandUser(a.Name)
+	pairs, ok := a.KeyValues.(*value.Dict)
 	switch {
 	case name == "":
 		return state.Plan{}, fn.Errorf("Must provide name to file.keyvalue")
 	case a.Key != nil && a.Value != nil && a.KeyValues != nil:
 		return state.Plan{}, fn.Errorf("file.keyvalue can not combine key_values with key and value")
 	case a.Key != nil && a.Value != nil:
-		a.KeyValues = value.DictOf(value.Str(a.Key), a.Value)
-	case a.KeyValues.Len() == 0:
+		pairs = value.DictOf(value.Str(a.Key), a.Value)
+	case a.KeyValues != nil && !ok:
+		return state.Plan{}, fn.Errorf("file.keyvalue key and value not supplied and key_values is not a dictionary")
+	case pairs.Len() == 0:
 		return state.Plan{}, fn.Errorf("file.keyvalue key and value not supplied and key_values is empty")
 	}
 	old, err := os.ReadFile(name)
@@ -68,8 +72,8 @@ func (f file) keyvalue(_ context.Context, _ *state.Env, a keyvalueArgs) (state.P
 	case err != nil:
 		return state.Plan{}, fn.Errorf("unable to open %s", name)
 	}
-	k := &keying{keyvalueArgs: a, left: map[string]int64{}}
-	for key := range a.KeyValues.All() {
+	k := &keying{keyvalueArgs: a, pairs: pairs, left: map[string]int64{}}
+	for key := range pairs.All() {
 		k.left[value.Str(key)] = a.Count
 	}
 	for line := range strings.Lines(string(old)) {
@@ -104,7 +108,7 @@ func (k *keying) line(line string) string {
 		return s
 	}
 	out := line
-	for key, want := range k.KeyValues.All() {
+	for key, want := range k.pairs.All() {
 		name := value.Str(key)
 		was, now, found := strings.Cut(bare, k.Separator)
 		if !found || fold(was, k.KeyIgnoreCase) != fold(name, k.KeyIgnoreCase) {
@@ -143,7 +147,7 @@ func (k *keying) note(line string, v any) {
 // missing adds the keys that no line has.
 func (k *keying) missing() {
 	var lines []string
-	for key, v := range k.KeyValues.All() {
+	for key, v := range k.pairs.All() {
 		if name := value.Str(key); k.left[name] > 0 {
 			lines = append(lines, name+k.Separator+value.Str(v)+"\n")
 		}

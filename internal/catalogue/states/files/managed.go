@@ -2,6 +2,7 @@ package files
 
 import (
 	"context"
+	"errors"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -44,6 +45,11 @@ type managedArgs struct {
 	Kwargs fn.Kwargs `salt:"kwargs"`
 }
 
+// templateError is an error of the template that a source is.
+type templateError struct{ error }
+
+func (e *templateError) Unwrap() error { return e.error }
+
 // managedFile is a file with its declared state.
 type managedFile struct {
 	managed.File
@@ -62,7 +68,9 @@ type managedFile struct {
 	place int
 	// writes is set if the plan writes the content.
 	writes bool
-	source sources.Source // source of the content, if any
+	// showRejected means that the changes are shown although check_cmd has rejected them.
+	showRejected bool
+	source       sources.Source // source of the content, if any
 }
 
 // newManaged returns the file that the arguments describe. Its owner is not
@@ -128,6 +136,11 @@ func (t *managedFile) planned(ctx context.Context, g *group) (state.Plan, error)
 		return plan, fn.Errorf("Specified target %s is a directory", t.Name)
 	}
 	if err := t.load(ctx); err != nil {
+		var template *templateError
+		if errors.As(err, &template) { // as in Salt, a run has a longer message
+			plan.Forecast = &state.Result{Verdict: state.Failed, Comment: err.Error()}
+			err = fn.Errorf("Unable to manage file: %w", err)
+		}
 		if nobody := t.Own.Available(); nobody != nil { // reported first in a run, but not in a test
 			plan.Forecast = &state.Result{Verdict: state.Failed, Comment: err.Error()}
 			return plan, nobody
@@ -260,14 +273,19 @@ func (t *managedFile) load(ctx context.Context) error {
 		return err
 	}
 	all, err := sources.Read(a.Source, a.SourceHash, t.e.Saltenv)
-	if err != nil || len(all) == 0 {
+	l, list := a.Source.(*value.List)
+	none := list && l.Len() == 0
+	if err != nil || len(all) == 0 && !none {
 		return err
 	}
 	if t.keep && t.seen.fileErr == nil {
 		return nil // only owner and mode are managed
 	}
+	if none {
+		return fn.Errorf("Unable to manage file: none of the specified sources were found")
+	}
 	choose := sources.Choose
-	if _, list := a.Source.(*value.List); list {
+	if list {
 		choose = sources.FirstThere // also of one, as in Salt
 	}
 	s, err := choose(ctx, t.e.Files, all)
@@ -282,6 +300,9 @@ func (t *managedFile) loadSource(ctx context.Context, s sources.Source) error {
 	t.sourced, t.source = true, s
 	if a.Template != "" && isSource(s, t.Name) {
 		return fn.Errorf("Unable to manage file: Source file cannot be the same as destination")
+	}
+	if path := strings.TrimPrefix(s.URL, "file://"); filepath.IsAbs(path) && filesys.IsDir(path) {
+		return fn.Errorf("Unable to manage file: [Errno 21] Is a directory: '%s'", path)
 	}
 	old := ""
 	if a.Template == "" && (a.FollowSymlinks || !t.seen.isLink()) && t.seen.isFile() && a.CheckCmd == "" {
@@ -304,6 +325,9 @@ func (t *managedFile) loadSource(ctx context.Context, s sources.Source) error {
 		}
 	}
 	if c != nil && a.Template != "" {
+		if err := t.template().supported(); err != nil {
+			return err
+		}
 		text, err := c.Bytes()
 		if err != nil {
 			return fn.Errorf("Unable to manage file: %w", err)
@@ -311,7 +335,7 @@ func (t *managedFile) loadSource(ctx context.Context, s sources.Source) error {
 		out, err := t.template().renderFrom(ctx, string(text), s)
 		t.seen = look(t.M, t.Name) // rendering may have changed the file
 		if err != nil {
-			return err
+			return &templateError{err}
 		}
 		c = &sources.Content{Data: []byte(out)}
 	}
@@ -439,8 +463,8 @@ func (t *managedFile) steps(predicted *value.Dict, replace bool) state.Plan {
 
 // create creates the file.
 func (t *managedFile) create(ctx context.Context) (state.Change, error) {
-	if err := t.args.accepts(ctx, t.e, t.M, t.want, t.Own); err != nil {
-		return state.Change{}, err
+	if err := t.args.accepts(ctx, t.M, t.want, t.Own); err != nil {
+		return state.Change{Diff: t.checked("New file")}, err
 	}
 	if err := t.MakeParent(); err != nil {
 		return state.Change{}, err
@@ -457,12 +481,20 @@ func (t *managedFile) create(ctx context.Context) (state.Change, error) {
 	return state.Change{Diff: merge(changes, marked), Comment: comment}, err
 }
 
+// checked returns the changes that are shown if check_cmd fails.
+func (t *managedFile) checked(diff any) *value.Dict {
+	if !t.showRejected {
+		return nil
+	}
+	return value.DictOf("diff", diff)
+}
+
 // update changes an existing file.
 func (t *managedFile) update(ctx context.Context, predicted *value.Dict, replace bool) (state.Change, error) {
 	changes := value.NewDict(4)
 	if replace {
-		if err := t.args.accepts(ctx, t.e, t.M, t.want, t.Own); err != nil {
-			return state.Change{}, err
+		if err := t.args.accepts(ctx, t.M, t.want, t.Own); err != nil {
+			return state.Change{Diff: t.checked(predicted.At("diff"))}, err
 		}
 		if err := t.Replace(t.want, t.ready(ctx)); err != nil {
 			return state.Change{}, err

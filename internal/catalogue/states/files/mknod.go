@@ -64,7 +64,8 @@ func (f file) mknod(ctx context.Context, e *state.Env, a mknodArgs) (state.Plan,
 			return state.Plan{}, fn.Errorf("%s exists and has a different major/minor %d/%d. Refusing to continue", title, n[0], n[1])
 		}
 	}
-	now, err := filesys.Look(f.m, name, true)
+	// As in Salt, the owner and mode of a device that a link leads to are left alone.
+	now, err := filesys.Look(f.m, name, false)
 	if err != nil {
 		return state.Plan{}, fn.Errorf("%s: %w", name, atomicfile.Cause(err))
 	}
@@ -76,7 +77,7 @@ func (f file) mknod(ctx context.Context, e *state.Env, a mknodArgs) (state.Plan,
 		if err := own.Available(); err != nil {
 			return state.Change{}, err
 		}
-		d, err := own.Apply(f.m, name, true)
+		d, err := own.Apply(f.m, name, false)
 		return state.Change{Diff: d}, err
 	}}}}, nil
 }

@@ -95,7 +95,7 @@ func (f file) touch(_ context.Context, _ *state.Env, a touchArgs) (state.Plan, e
 		return state.Plan{}, err
 	}
 	now, err := filesys.Look(f.m, name, false)
-	there := err == nil
+	there := err == nil && filesys.Exists(name, true)
 	step := state.Step{Do: func(context.Context) (state.Change, error) { return touch(name, a, there) }}
 	switch {
 	case !there:
@@ -249,24 +249,31 @@ func (f file) hardlink(ctx context.Context, _ *state.Env, a hardlinkArgs) (state
 		return state.Plan{}, fn.Errorf("Target %s for hard link does not exist", target)
 	case filesys.IsDir(target):
 		return state.Plan{}, fn.Errorf("Unable to hard link from directory %s", target)
-	case filesys.IsDir(name) && !filesys.IsLink(name):
-		return state.Plan{}, fn.Errorf("Unable to hard link %s to existing directory: %s", target, name)
+	case filesys.IsDir(name):
+		return state.Plan{}, fn.Errorf("Unable to hard link to directory %s", name)
 	}
-	there := filesys.Exists(name, false)
+	there, linked := filesys.Exists(name, false), false
 	if a, err := os.Lstat(name); err == nil {
+		st, ok := a.Sys().(*syscall.Stat_t)
+		linked = ok && st.Nlink > 1
 		if b, err := os.Stat(target); err == nil && os.SameFile(a, b) {
 			return state.Plan{Comment: "Target of hard link " + name + " is already pointing to " + target,
 				Forecast: &state.Result{Verdict: state.Succeeded, Comment: "The hard link " + name + " is presently targetting " + target}}, nil
 		}
 	}
-	if there && !a.Force {
+	if there && !linked && !a.Force {
 		return state.Plan{Forecast: &state.Result{Verdict: state.Failed, Comment: "File or directory exists where the hard link " + name +
 				" should be. Did you mean to use force?"}},
 			fn.Errorf("File exists where the hard link %s should be", name)
 	}
 	predicted, made := value.DictOf("new", name), value.DictOf("new", name)
 	comment := "Hard link " + name + " to " + target + " is set for creation"
-	if there {
+	done := "Created new hard link "
+	switch {
+	case linked: // the content has another name
+		comment = "Link " + name + " target is set to be changed to " + target
+		predicted, done = value.DictOf("change", name), "Set target of hard link "
+	case there:
 		comment = "The file or directory " + name + " is set for removal to make way for a new hard link targeting " + target
 		predicted, made = nil, value.DictOf("forced", "File for hard link was forcibly replaced", "new", name)
 	}
@@ -286,7 +293,7 @@ func (f file) hardlink(ctx context.Context, _ *state.Env, a hardlinkArgs) (state
 			if err != nil {
 				return state.Change{}, fn.Errorf("Unable to set target of hard link %s -> %s: %w", name, target, atomicfile.Cause(err))
 			}
-			return state.Change{Diff: made, Comment: "Created new hard link " + name + " -> " + target}, nil
+			return state.Change{Diff: made, Comment: done + name + " -> " + target}, nil
 		},
 	}}}, nil
 }

@@ -61,6 +61,8 @@ type tree struct {
 	parts    []part
 	writing  group // those parts that write new contents
 	removals []string
+	// shown has the removals with the content of directories.
+	shown []string
 }
 
 // part is the plan for one file, directory or link of a tree.
@@ -268,9 +270,11 @@ func (t *tree) plan(ctx context.Context) (state.Plan, error) {
 		if err != nil {
 			return state.Plan{}, err
 		}
-		if t.removals, _, err = leftovers(t.Name, keep, trees, spare); err != nil {
+		if t.removals, t.shown, err = leftovers(t.Name, keep, trees, spare); err != nil {
 			return state.Plan{}, err
 		}
+		slices.Sort(t.removals)
+		slices.Sort(t.shown)
 	}
 	return t.join(), nil
 }
@@ -363,7 +367,11 @@ func (t *tree) join() state.Plan {
 		switch {
 		case p.err != nil:
 			failed = true
-			note(p.path, p.err.Error())
+			text := p.err.Error()
+			if f := p.plan.Forecast; f != nil && f.Verdict == state.Failed {
+				text = f.Comment
+			}
+			note(p.path, text)
 		case len(p.plan.Steps) > 0:
 			due = true
 			diff := value.NewDict(1)
@@ -381,7 +389,7 @@ func (t *tree) join() state.Plan {
 		}
 	}
 	if len(t.removals) > 0 {
-		note("removed", strings.Join(t.removals, "\n"))
+		note("removed", strings.Join(t.shown, "\n"))
 	}
 	right := "The directory " + t.Name + " is in the correct state"
 	if !due && !failed {

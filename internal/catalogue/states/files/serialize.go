@@ -236,6 +236,7 @@ func (f file) keepText(ctx context.Context, e *state.Env, name string, a seriali
 	t := newManaged(f.m, e, &managedArgs{Name: name, Mode: a.Mode, Makedirs: a.Makedirs, Replace: true, Backup: a.Backup,
 		ShowChanges: a.ShowChanges,
 		Create:      true, FollowSymlinks: true, checkCommand: a.checkCommand})
+	t.showRejected = true
 	if t.seen = look(t.M, t.Name); t.seen.isDir() {
 		return state.Plan{}, fn.Errorf("Specified target %s is a directory", name)
 	}

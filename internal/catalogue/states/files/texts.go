@@ -2,6 +2,7 @@ package files
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -74,7 +75,11 @@ func (f file) texts(ctx context.Context, e *state.Env, name string, a textsArgs)
 
 func (f file) text(ctx context.Context, e *state.Env, name string, s sources.Source, a textsArgs) (string, error) {
 	c, err := sources.Fetch(ctx, e.Files, s, sources.How{Name: name, SkipVerify: true}, "")
-	if err != nil {
+	var absent *sources.AbsentError
+	switch {
+	case errors.As(err, &absent):
+		return "", fn.Errorf("Failed to load template file %s", s.URL)
+	case err != nil:
 		return "", err
 	}
 	b, err := os.ReadFile(c.Path)

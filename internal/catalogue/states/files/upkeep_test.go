@@ -37,6 +37,11 @@ func TestReplaced(t *testing.T) {
 
 func TestReplacedRecordingIsTrue(t *testing.T) { statetest.Verify(t, "testdata/replaced") }
 
+// TestParity covers rare arguments and errors.
+func TestParity(t *testing.T) { statetest.Run(t, upkeep("parity")) }
+
+func TestParityRecordingIsTrue(t *testing.T) { statetest.Verify(t, "testdata/parity") }
+
 // TestNodes makes device nodes, which are never read.
 func TestNodes(t *testing.T) {
 	if err := unix.Mknod(filepath.Join(t.TempDir(), "null"), unix.S_IFCHR|0o600, int(unix.Mkdev(1, 3))); err != nil {

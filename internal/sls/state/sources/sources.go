@@ -177,6 +177,13 @@ type Source struct {
 	Env string
 }
 
+// AbsentError means that a source does not exist.
+type AbsentError struct{ URL, Env string }
+
+func (e *AbsentError) Error() string {
+	return "Source file " + e.URL + " not found in saltenv '" + e.Env + "'"
+}
+
 // Scheme returns salt, http, https, ftp, file, or "" for a path.
 func (s Source) Scheme() string {
 	scheme, _, ok := strings.Cut(s.URL, "://")
@@ -333,7 +340,7 @@ func fetchSalt(ctx context.Context, files Files, s Source, o How, old string) (*
 			env = s.Env
 		}
 		if salt.KindOf(err) == salt.NotFound {
-			return fn.Errorf("Source file %s not found in saltenv '%s'", s.URL, env)
+			return fn.Errorf("%w", &AbsentError{s.URL, env})
 		}
 		return fn.Errorf("Failed to cache %s: %w", s.URL, err)
 	}
