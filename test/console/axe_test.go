@@ -117,6 +117,9 @@ func TestAxe(t *testing.T) {
 			if strings.HasPrefix(p, "#/jobs/") {
 				s.click("#matrix summary")
 			}
+			if p == "#/schedules" {
+				s.click("#s-new")
+			}
 			check(scheme + " " + p)
 		}
 		s.click("#help")

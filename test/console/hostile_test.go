@@ -60,6 +60,8 @@ constructor: {test.fail_without_changes: []}
 		const out = [];
 		for (const name of [args[0], "__proto__", "constructor", "\u202egpj", "javascript:alert(1)"]) {
 			out.push(await post("../v1/saved", {kind: "target", name, public: true, data: {tgt: name, tgt_type: "__proto__"}}));
+			out.push(await post("../v1/saved", {kind: "schedule", name, public: true, data: {tgt: name, tgt_type: "__proto__", schedule: JSON.parse(
+				'{"function": "test.echo", "args": ["<img src=x onerror=window.owned=1>", "\\u202egpj"], "kwargs": {"__proto__": "<b>", "constructor": 1}, "hours": 5, "toString": "x"}')}}));
 			out.push(await post("../v1/saved", {kind: "view", name, public: true, data: {page: "minions", query: "search=" + name, columns: "constructor"}}));
 		}
 		out.push(await post("../v1/jobs", {tgt: "*", fun: "test.echo", arg: [args[0]], kwarg: JSON.parse('{"__proto__": "\\u001b[31m", "constructor": 1}')}));

@@ -154,6 +154,9 @@ func TestThemesAndScreens(t *testing.T) {
 				if p == "#/minions" {
 					s.until("the list is there", `document.querySelector("tr[data-id=alpha]")`)
 				}
+				if p == "#/schedules" {
+					s.click("#s-new")
+				}
 				if width > 0 {
 					s.fits(scheme + " " + p)
 				}

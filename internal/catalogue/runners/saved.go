@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"slices"
 	"strings"
+	"time"
 
 	"brine/internal/base/salt"
 	"brine/internal/call/fn"
@@ -108,8 +109,24 @@ func describeSaved(r shared.Record, user string) (*value.Dict, error) {
 	if !ok || checkSaved(r.Kind, d) != nil {
 		return nil, salt.Errorf(salt.Invalid, "the data of a saved record is invalid")
 	}
-	return value.DictOf("id", r.ID, "kind", r.Kind, "name", r.Name, "owner", r.Owner, "own", r.Owner == user, "public", r.Public,
-		"changed", float64(r.Changed)/1e3, "data", d), nil
+	out := value.DictOf("id", r.ID, "kind", r.Kind, "name", r.Name, "owner", r.Owner, "own", r.Owner == user, "public", r.Public,
+		"changed", float64(r.Changed)/1e3, "data", d)
+	if r.Kind == "schedule" {
+		if next := nextSaved(d.Dict("schedule"), time.Now()); !next.IsZero() {
+			out.Set("next", stamp(next))
+		}
+	}
+	return out, nil
+}
+
+// nextSaved returns when a saved schedule is due by the master's clock, zero if that is unknown: an interval counts from
+// the start of the minion.
+func nextSaved(entry *value.Dict, now time.Time) time.Time {
+	j, err := schedule.Parse("", entry, schedule.Globals{Enabled: true}, nil)
+	if err != nil || !j.Enabled {
+		return time.Time{}
+	}
+	return nextRun(j, "", now)
 }
 
 type savedArgs struct {

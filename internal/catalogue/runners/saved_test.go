@@ -3,6 +3,7 @@ package runners
 import (
 	"strings"
 	"testing"
+	"time"
 
 	"brine/internal/py/value"
 )
@@ -32,5 +33,24 @@ func TestSavedSchedule(t *testing.T) {
 	}
 	if checkSaved("target", value.DictOf("tgt", value.DictOf("a", "b"))) == nil {
 		t.Error("a target that is a map is saved")
+	}
+}
+
+// TestNextOfSaved: the next run of a saved schedule is known if it does not depend on the start of a minion.
+func TestNextOfSaved(t *testing.T) {
+	now := time.Date(2026, 3, 4, 5, 6, 7, 0, time.Local)
+	for _, c := range []struct {
+		entry *value.Dict
+		want  time.Time
+	}{
+		{value.DictOf("function", "test.ping", "cron", "0 7 * * *"), time.Date(2026, 3, 4, 7, 0, 0, 0, time.Local)},
+		{value.DictOf("function", "test.ping", "cron", "0 7 * * *", "enabled", false), time.Time{}},
+		{value.DictOf("function", "test.ping", "hours", int64(5)), time.Time{}},
+		{value.DictOf("function", "test.ping", "when", "tea time"), time.Time{}},
+		{nil, time.Time{}},
+	} {
+		if got := nextSaved(c.entry, now); !got.Equal(c.want) {
+			t.Errorf("%s: %v, want %v", value.Repr(c.entry), got, c.want)
+		}
 	}
 }

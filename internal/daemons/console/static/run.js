@@ -4,7 +4,7 @@ import { builder } from "./chips.js";
 import { savedBox } from "./saved.js";
 import { address } from "./text.js";
 
-const types = ["glob", "list", "grain", "compound", "nodegroup", "pcre", "grain_pcre", "pillar", "ipcidr"];
+export const types = ["glob", "list", "grain", "compound", "nodegroup", "pcre", "grain_pcre", "pillar", "ipcidr"];
 const flags = { list: "-L", grain: "-G", compound: "-C", nodegroup: "-N", pcre: "-E", grain_pcre: "-P", pillar: "-I", ipcidr: "-S" };
 
 // many is the number of minions above which a job needs a confirmation. tested are functions that
@@ -35,7 +35,7 @@ export function words(line) {
   return out;
 }
 
-const quoted = (w) => (/^[\w@%+=:,./-]+$/.test(w) ? w : "'" + w.replaceAll("'", "'\\''") + "'");
+export const quoted = (w) => (/^[\w@%+=:,./-]+$/.test(w) ? w : "'" + w.replaceAll("'", "'\\''") + "'");
 
 // runPage starts a job, and goes to its page.
 export function runPage(main, { query, user }) {

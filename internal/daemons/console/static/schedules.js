@@ -2,6 +2,7 @@
 
 import { h, fill, table, row, status, ask, tools } from "./dom.js";
 import { read, write } from "./api.js";
+import { savedSchedules } from "./savedschedules.js";
 import { address, date, plain } from "./text.js";
 
 const heads = ["Minion", "Name", "Function", "When", "Last run", "Next run", "From", "Actions"];
@@ -45,8 +46,9 @@ export function schedules(main, { query, user }) {
   };
   const later = () => { clearTimeout(typing); offset = 0; typing = setTimeout(load, 300); };
   for (const f of [search, minion]) f.addEventListener("input", later);
-  fill(main, h("h1", {}, "Schedules"), error, h("div", { class: "fields" }, h("div", { class: "grow" }, h("label", { for: "f-search" }, "Part of the name or function"), search),
+  const saved = savedSchedules(user);
+  fill(main, h("h1", {}, "Schedules"), saved && [saved.box, h("h2", {}, "Schedules of minions")], error, h("div", { class: "fields" }, h("div", { class: "grow" }, h("label", { for: "f-search" }, "Part of the name or function"), search),
     h("div", {}, h("label", { for: "f-minion" }, "Minion"), minion), columns.bar), summary, list, pager);
   load();
-  return () => { over = true; clearTimeout(typing); };
+  return () => { over = true; clearTimeout(typing); if (saved) saved.end(); };
 }

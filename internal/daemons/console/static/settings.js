@@ -19,7 +19,7 @@ export function appearance() {
 }
 
 const bytes = (n) => (n >= 1 << 30 ? (n / (1 << 30)).toFixed(1) + " GiB" : n >= 1 << 20 ? (n / (1 << 20)).toFixed(1) + " MiB" : (n / 1024).toFixed(1) + " KiB");
-const stored = { jobs: "jobs and results", audit: "audit records", states: "last runs of states", saved: "saved targets, jobs and views" };
+const stored = { jobs: "jobs and results", audit: "audit records", states: "last runs of states", saved: "saved targets, jobs, schedules and views" };
 
 // stores shows what stores history on the master that answers.
 function stores(d) {

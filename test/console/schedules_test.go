@@ -1,0 +1,144 @@
+package console
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"brine/test/daemontest"
+	"brine/test/eventually"
+)
+
+// TestSavedSchedules makes a schedule by the keyboard, changes, disables and enables it, gives it to minions, sees its
+// runs, and takes it back.
+func TestSavedSchedules(t *testing.T) {
+	s := start(t, "", "alpha", "beta")
+	// A minion has one with the name of a later one, which has run.
+	if out, stderr, code := s.master.Run(daemontest.Brine, "salt", "alpha", "schedule.add", "each second", "function=test.arg", "seconds=1"); code != 0 {
+		t.Fatal(out, stderr)
+	}
+	eventually.Nil(t, time.Minute, "the minion runs it", func() error {
+		out, stderr, _ := s.master.Run(daemontest.Brine, "salt-run", "jobs.list_jobs", "search_function=test.arg", "--out=json")
+		if !strings.Contains(out, "test.arg") {
+			return fmt.Errorf("%s%s", out, stderr)
+		}
+		return nil
+	})
+	s.enter()
+	s.page("#/schedules")
+	s.sees("Nothing is saved.")
+
+	// By the keyboard alone.
+	s.Run(nil, `document.querySelector("#s-new").focus();`)
+	s.Type("Enter")
+	s.until("the form has the focus", `document.activeElement.id === "s-name" && !document.querySelector("#s-form").hidden`)
+	s.Type("Escape")
+	s.until("Escape closes it", `document.querySelector("#s-form").hidden && document.activeElement.id === "s-new"`)
+	s.Type("Enter", "nightly", "Tab", "Tab")
+	s.set("#s-tgt", "alpha")
+	s.set("#s-fun", "test.arg")
+	s.set("#s-args", `'one two' 5 '"7"' text="a b" test=True list='[1, "x"]'`)
+	s.set("#s-unit", "cron")
+	s.set("#s-time", "61 * * * *")
+	s.Run(nil, `document.querySelector("#s-time").focus();`)
+	s.Type("Enter")
+	s.until("the master refuses it", `document.querySelector("#saved-error").textContent.includes("schedule cannot be saved")`)
+	s.set("#s-time", "0 3 * * *")
+	s.Type("Enter")
+	s.until("it is saved", `document.querySelector("tr[data-saved=nightly]") && document.querySelector("#s-form").hidden`)
+	if got := s.text(`document.querySelector("tr[data-saved=nightly]").innerText.replace(/\s+/g, " ")`); !strings.Contains(got, "cron 0 3 * * *") ||
+		!strings.Contains(got, "enabled") || !strings.Contains(got, `test.arg 'one two' 5 '"7"' 'text=a b' test=true 'list=[1,"x"]'`) {
+		t.Errorf("the row: %s", got)
+	}
+	if got := s.text(`document.querySelector("tr[data-saved=nightly] td:nth-child(7)").textContent`); !strings.Contains(got, "0") {
+		t.Errorf("no next run by a cron expression: %q", got)
+	}
+	data := func() string {
+		t.Helper()
+		return s.text(`JSON.stringify((await (await fetch("../v1/saved?kind=schedule")).json()).saved.map((s) => [s.name, s.public, s.data]))`)
+	}
+	const args = `"args":["one two",5,"7"],"kwargs":{"text":"a b","test":true,"list":[1,"x"]}`
+	if got := data(); !strings.Contains(got, args) {
+		t.Errorf("the entry: %s", got)
+	}
+
+	// Another time, for all, and with the same arguments; other parts of an entry stay.
+	s.click("tr[data-saved=nightly] .turn")
+	s.until("it is disabled", `document.querySelector("tr[data-saved=nightly]").textContent.includes("disabled")`)
+	if got := data(); !strings.Contains(got, args) || !strings.Contains(got, `"enabled":false`) {
+		t.Errorf("the disabled entry: %s", got)
+	}
+	s.click("tr[data-saved=nightly] .edit")
+	s.until("its values", `document.querySelector("#s-time").value === "0 3 * * *" && !document.querySelector("#s-enabled").checked`)
+	s.click("#s-cancel")
+	s.click("tr[data-saved=nightly] .turn")
+	s.until("it is enabled", `document.querySelector("tr[data-saved=nightly]").textContent.includes("enabled")`)
+	s.click("tr[data-saved=nightly] .edit")
+	s.set("#s-name", "each second")
+	s.set("#s-unit", "seconds")
+	s.set("#s-time", "1")
+	s.click("#s-public")
+	s.picture("schedules")
+	s.click("#s-save")
+	s.until("it has its new name", `document.querySelector("tr[data-saved='each second']") && !document.querySelector("tr[data-saved=nightly]")`)
+	if got := data(); !strings.Contains(got, args) || !strings.Contains(got, `"seconds":1`) || strings.Contains(got, "cron") ||
+		!strings.Contains(got, `["each second",true,`) {
+		t.Errorf("the changed entry: %s", got)
+	}
+
+	// Minions get it, twice: the second one replaces the first.
+	listed := func(about string, good func(string) bool) {
+		t.Helper()
+		eventually.Nil(t, time.Minute, about, func() error {
+			out, stderr, _ := s.master.Run(daemontest.Brine, "salt", "*", "schedule.list", "--out=json")
+			if !good(out) {
+				return fmt.Errorf("%s%s", out, stderr)
+			}
+			return nil
+		})
+	}
+	for range 2 {
+		s.page("#/schedules")
+		s.until("its row", `document.querySelector("tr[data-saved='each second'] .give")`)
+		s.click("tr[data-saved='each second'] .give")
+		s.click("dialog .confirm")
+		s.until("the job", `location.hash.startsWith("#/jobs/")`)
+		s.sees("Added job: each second to schedule.")
+	}
+	listed("alpha has it", func(out string) bool {
+		return strings.Contains(out, "each second") && strings.Contains(out, "text: a b")
+	})
+	s.page("#/schedules")
+	s.until("its last run", `document.querySelector("tr[data-saved='each second'] td:nth-child(6) a")`)
+	s.sees("1 minion has it")
+	s.click("tr[data-saved='each second'] .take")
+	s.click("dialog .confirm")
+	s.until("the job", `location.hash.startsWith("#/jobs/")`)
+	listed("alpha has it no longer", func(out string) bool { return strings.Contains(out, "alpha") && !strings.Contains(out, "each second") })
+
+	// A narrow page does not scroll sideways.
+	s.page("#/schedules")
+	s.until("its row", `document.querySelector("tr[data-saved='each second'] .edit")`)
+	s.click("tr[data-saved='each second'] .edit")
+	s.Width(360)
+	s.fits("the form of a schedule")
+	s.Width(0)
+
+	// A user who may only look sees it, and cannot change it.
+	s.click("#sign-out")
+	s.signIn("viewer", "s3cret", "sharedsecret")
+	s.page("#/schedules")
+	s.until("it is shown", `document.querySelector("tr[data-saved='each second']")`)
+	if got := s.text(`document.querySelectorAll("#s-new, #saved-schedules button").length`); got != "0" {
+		t.Errorf("a user without permissions is offered %s buttons", got)
+	}
+	s.click("#sign-out")
+	s.enter()
+	s.page("#/schedules")
+	s.until("its row", `document.querySelector("tr[data-saved='each second'] .drop")`)
+	s.click("tr[data-saved='each second'] .drop")
+	s.click("dialog .confirm")
+	s.sees("Nothing is saved.")
+	s.clean("400", "401")
+}
