@@ -33,7 +33,7 @@ type echoFunctions struct {
 }
 
 func (e *echoFunctions) Has(name string) bool {
-	return strings.HasPrefix(name, "brine.") || strings.HasPrefix(name, "environ.")
+	return strings.HasPrefix(name, "brine.") || strings.HasPrefix(name, "pillar.") || strings.HasPrefix(name, "environ.")
 }
 
 func (e *echoFunctions) Names() []string { return []string{"brine.echo"} }
@@ -55,6 +55,11 @@ func (e *echoFunctions) Call(ctx context.Context, name string, args []any, kwarg
 		return v, err
 	case "brine.command":
 		return nil, fn.Errorf("it broke")
+	case "pillar.get", "pillar.items":
+		if name == "pillar.get" {
+			return e.env.Call.Pillar.All().At(args[0]), nil
+		}
+		return e.env.Call.Pillar.All(), nil
 	case "brine.class":
 		return nil, &fn.ExceptionError{Class: args[0].(string), Text: "told"}
 	case "brine.argument":
@@ -168,6 +173,10 @@ def talk():
 def raises(kind):
     raise {"command": CommandExecutionError, "invocation": SaltInvocationError, "program": CommandNotFoundError,
            "type": TypeError, "value": ValueError, "exit": SystemExit}[kind]("text of " + kind)
+
+def pillar():
+    return [type(v).__name__ for v in (__pillar__.value(), __pillar__["a"], __pillar__["a"]["b"][0],
+                                       __salt__["pillar.get"]("a"), __salt__["pillar.items"](), __salt__["pillar.items"]()["a"])]
 
 def sets():
     given = [{1, "a"}, frozenset([2]), set(), (3,), {"k": {(4, frozenset([5]))}}, [6], [{1: 2}]]
@@ -335,6 +344,22 @@ func TestCalls(t *testing.T) {
 		s := f.log.String()
 		return strings.Contains(s, "printed text") && strings.Contains(s, "raw text") && strings.Contains(s, "logged text") && !strings.Contains(s, "too detailed")
 	})
+}
+
+// TestPillarTypes checks that mappings in the pillar are OrderedDicts if the minion compiles it itself.
+func TestPillarTypes(t *testing.T) {
+	f := sample(t, nil)
+	for client, inner := range map[string]string{"remote": "dict", "local": "OrderedDict"} {
+		c := *f.env.Call
+		c.Config = fn.Tree{Dict: value.DictOf("id", "m1", "file_client", client)}
+		c.Pillar = fn.Tree{Dict: value.DictOf("a", value.DictOf("b", value.ListOf(value.DictOf("c", 1))))}
+		env := &Env{Call: &c}
+		env.Functions = map[string]Functions{"modules": &echoFunctions{env: env}}
+		got, _, err := f.Call(t.Context(), env, "modules", "sample.pillar", nil, nil)
+		if want := value.ListOf("dict", inner, inner, inner, "dict", inner); err != nil || !value.Equal(got, want) {
+			t.Errorf("%s: %s %v", client, value.Repr(got), err)
+		}
+	}
 }
 
 func TestErrors(t *testing.T) {

@@ -285,6 +285,8 @@ class Frame:
                 for n, old in known:
                     if n == number:
                         data = old
+                if name == "pillar" and not any(n == number for n, _ in known):
+                    data = self.local_pillar(data)
                 TREES[name] = ([(number, data)] + [t for t in known if t[0] != number])[:4]
         if name == "opts":
             data = Options(data)
@@ -292,6 +294,15 @@ class Frame:
                 data["test"] = self.vars["test"]
         self.trees[name] = data
         return data
+
+    def local_pillar(self, pillar, whole=True):
+        """Return the pillar, or a value of it, as Salt has it: the mappings below its top are
+        OrderedDicts if the minion compiles it itself, but no longer after a message of a master."""
+        if dict.get(self.tree("opts"), "file_client") != "local":
+            return pillar
+        if whole and type(pillar) is dict:
+            return {k: ordered(v) for k, v in pillar.items()}
+        return ordered(pillar)
 
 
 TREES = {}  # name: [(number, data)], newest first
@@ -593,6 +604,10 @@ def with_sets(value, sets):
     return value
 
 
+# Functions that return values of the pillar, and whether they return a map of them.
+PILLAR_FUNCTIONS = {"pillar.get": False, "pillar.raw": False, "pillar.item": True, "pillar.items": True}
+
+
 class Function:
     """A function that Brine has."""
 
@@ -607,7 +622,12 @@ class Function:
         sets = {}
         find_sets((args, kwargs), sets)
         value = pipe.ask("call", self.kind, self.name, list(args), kwargs)
-        return with_sets(value, sets) if sets else value
+        if sets:
+            value = with_sets(value, sets)
+        if self.kind == "modules" and self.name in PILLAR_FUNCTIONS:
+            whole = PILLAR_FUNCTIONS[self.name] or not (args or kwargs.get("key"))
+            value = frame().local_pillar(value, whole)
+        return value
 
     @property
     def __doc__(self):
@@ -1178,7 +1198,7 @@ def do_call(kind, name, args, kwargs):
 
 
 def ordered(value):
-    """Return an argument of a state as Salt passes it: its mappings are OrderedDicts."""
+    """Return a value with OrderedDicts in place of its mappings, as Salt reads SLS files."""
     if type(value) is dict:
         from collections import OrderedDict
         return OrderedDict((k, ordered(v)) for k, v in value.items())
