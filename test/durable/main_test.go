@@ -2,8 +2,8 @@
 // lost, and that no job runs twice, even if processes are killed, cut off or unreachable
 // meanwhile.
 //
-// TestManyJobs and TestManyJobsApart are shortened unless BRINE_DURABLE says otherwise, as
-// JOBSxMINIONS: 1000x1, 1000x50 (see `make durable` and `make durable-apart`).
+// TestManyJobs, TestManyJobsShared and TestManyJobsApart are shortened unless BRINE_DURABLE says
+// otherwise, as JOBSxMINIONS: 1000x1, 1000x50 (see `make durable` and `make durable-apart`).
 package durable
 
 import (
@@ -14,6 +14,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -54,7 +55,12 @@ type boss struct {
 
 func newBoss(t *testing.T, name, more string) *boss {
 	t.Helper()
-	n := daemontest.NewMaster(t, brine, name, daemontest.Host(), "auto_accept: True\ngather_job_timeout: 2\ntimeout: 5\n"+more)
+	return newBossAt(t, name, daemontest.Host(), more)
+}
+
+func newBossAt(t *testing.T, name, host, more string) *boss {
+	t.Helper()
+	n := daemontest.NewMaster(t, brine, name, host, "auto_accept: True\ngather_job_timeout: 2\ntimeout: 5\n"+more)
 	n.Level = "info"
 	var o event.MasterOptions
 	o.IPCMode, o.SockDir = "ipc", n.Path("var/run/salt/master")
@@ -83,6 +89,37 @@ func bosses(t *testing.T, n int, more string) []*boss {
 	return out
 }
 
+// sharing are the masters of a cluster with one directory for keys and caches. Each is named by its address.
+func sharing(t *testing.T, n int, more string) []*boss {
+	t.Helper()
+	shared := daemontest.ShortDir(t)
+	var hosts []string
+	for range n {
+		hosts = append(hosts, daemontest.Host())
+	}
+	var out []*boss
+	for i, host := range hosts {
+		peers := slices.Delete(slices.Clone(hosts), i, i+1)
+		b := newBossAt(t, host, host, fmt.Sprintf("cluster_id: test\ncluster_peers: [%s]\ncluster_pki_dir: %s/pki\n%s",
+			strings.Join(peers, ", "), shared, more))
+		for _, dir := range []string{shared + "/pki", shared + "/cache", b.Path("var/cache/salt")} {
+			if err := os.MkdirAll(dir, 0o755); err != nil {
+				t.Fatal(err)
+			}
+		}
+		// root_dir is prepended to cachedir, so that the shared directory cannot be named directly.
+		if err := os.Symlink(shared+"/cache", b.Path("var/cache/salt/master")); err != nil {
+			t.Fatal(err)
+		}
+		b.Launch()
+		out = append(out, b)
+	}
+	for _, b := range out {
+		b.Await()
+	}
+	return out
+}
+
 func copyKeys(t *testing.T, from, to *node) {
 	t.Helper()
 	const pki = "etc/salt/pki/master"
@@ -103,11 +140,16 @@ func copyKeys(t *testing.T, from, to *node) {
 // worker returns a running minion that is known to all masters.
 func worker(t *testing.T, id, more string, masters ...*boss) *node {
 	t.Helper()
+	return workerOf(t, brine, id, more, masters...)
+}
+
+func workerOf(t *testing.T, kind daemontest.Kind, id, more string, masters ...*boss) *node {
+	t.Helper()
 	var hosts []string
 	for _, b := range masters {
 		hosts = append(hosts, b.Host)
 	}
-	n := daemontest.NewMinion(t, brine, id, hosts, more)
+	n := daemontest.NewMinion(t, kind, id, hosts, more)
 	n.Level = "info"
 	return n.Start()
 }
@@ -188,7 +230,7 @@ func (b *boss) shows(jid, id, text string) time.Duration {
 
 // state returns the state of a job on a minion according to the master.
 func (b *boss) state(jid, id string) string {
-	s, err := b.c.States(b.t.Context(), jid)
+	s, err := b.c.States(context.Background(), jid)
 	if err != nil {
 		return err.Error()
 	}

@@ -136,15 +136,44 @@ func TestLedgerSeesLossAndDuplicate(t *testing.T) {
 // TestManyJobs publishes jobs over three hot masters in turn, while one after
 // the other is killed and started again.
 func TestManyJobs(t *testing.T) {
+	manyJobs(t, bosses(t, 3, "pub_hwm: 20000\n"), &ledger{}, "", false)
+}
+
+// TestManyJobsShared does the same with a cluster whose masters share a directory. Every master
+// shows every result.
+func TestManyJobsShared(t *testing.T) { manyJobsShared(t, false) }
+
+// TestManyJobsOfStock does both with a stock minion beside the others.
+func TestManyJobsOfStock(t *testing.T) {
+	t.Run("hot", func(t *testing.T) { manyJobs(t, bosses(t, 3, "pub_hwm: 20000\n"), &ledger{}, "", true) })
+	t.Run("shared", func(t *testing.T) { manyJobsShared(t, true) })
+}
+
+func manyJobsShared(t *testing.T, withStock bool) {
+	t.Helper()
+	masters := sharing(t, 3, "pub_hwm: 20000\n")
+	l := &ledger{}
+	for _, b := range masters {
+		l.everywhere = append(l.everywhere, b.Name)
+	}
+	manyJobs(t, masters, l, "master_type: cluster\n", withStock)
+}
+
+// manyJobs publishes jobs over masters in turn, while one after the other is killed and started
+// again. The options are those of Brine minions.
+func manyJobs(t *testing.T, masters []*boss, l *ledger, options string, withStock bool) {
+	t.Helper()
 	jobs, minions := amount(t)
-	masters := bosses(t, 3, "pub_hwm: 20000\n")
-	l := &ledger{owner: map[string]string{}, shown: map[string]map[string][]string{}}
+	l.owner, l.shown = map[string]string{}, map[string]map[string][]string{}
 	var workers []*node
 	ran := func(id string) string { return workers[slices.Index(l.minions, id)].Path("ran") }
 	for i := range minions {
 		id := fmt.Sprintf("w%02d", i)
 		l.minions = append(l.minions, id)
-		workers = append(workers, worker(t, id, "", masters...))
+		workers = append(workers, worker(t, id, options, masters...))
+	}
+	if withStock { // at the same address as the others, as behind NAT
+		l.minions, workers = append(l.minions, "stock"), append(workers, workerOf(t, stock, "stock", "", masters...))
 	}
 	for _, b := range masters {
 		b.answered(l.minions...)
@@ -160,7 +189,17 @@ func TestManyJobs(t *testing.T) {
 		}
 	}
 	settled := time.Now()
-	within := waitLimit + time.Duration(jobs*minions)*10*time.Millisecond
+	within := waitLimit + time.Duration(jobs*len(workers))*10*time.Millisecond
+	l.read(ran)
+	t.Cleanup(func() { // why a job did not run
+		for _, jid := range l.jobs {
+			for _, id := range l.minions {
+				if i := slices.IndexFunc(masters, func(b *boss) bool { return b.Name == l.owner[jid] }); l.ran[jid][id] == 0 {
+					t.Logf("job %s of %s did not run on %s: %q", jid, l.owner[jid], id, masters[i].state(jid, id))
+				}
+			}
+		}
+	})
 	eventually.Nil(t, within, "all jobs have run", func() error { l.read(ran); return missing(l) })
 	for _, jid := range l.jobs {
 		l.shown[jid] = map[string][]string{}
@@ -168,14 +207,14 @@ func TestManyJobs(t *testing.T) {
 			b.collect(l, jid)
 		}
 	}
-	eventually.Nil(t, within, "all results are shown by the masters that published the jobs", func() error { return l.collectMissing(masters) })
+	eventually.Nil(t, within, "all results are shown by the masters that must show them", func() error { return l.collectMissing(masters) })
 	l.read(ran)
 	faults := l.faults()
 	for _, f := range faults[:min(len(faults), 20)] {
 		t.Error(f)
 	}
 	t.Logf("%d jobs over 3 masters to %d minions: published in %.1f s with %d kills and %d repeated publications, all results %.1f s later; faults: %d",
-		jobs, minions, took.Seconds(), killed(), retries, time.Since(settled).Seconds(), len(faults))
+		jobs, len(workers), took.Seconds(), killed(), retries, time.Since(settled).Seconds(), len(faults))
 	if killed() < 3 {
 		t.Errorf("only %d kills", killed())
 	}
@@ -207,13 +246,15 @@ func (b *boss) collect(l *ledger, jid string) {
 func (l *ledger) collectMissing(masters []*boss) (err error) {
 	for _, jid := range l.jobs {
 		for _, id := range l.minions {
-			if slices.Contains(l.shown[jid][id], l.owner[jid]) {
-				continue
-			}
-			i := slices.IndexFunc(masters, func(b *boss) bool { return b.Name == l.owner[jid] })
-			masters[i].collect(l, jid)
-			if !slices.Contains(l.shown[jid][id], l.owner[jid]) {
-				err = fmt.Errorf("job %s on %s: %v, published by %s", jid, id, l.shown[jid][id], l.owner[jid])
+			for _, name := range l.showing(jid) {
+				if slices.Contains(l.shown[jid][id], name) {
+					continue
+				}
+				i := slices.IndexFunc(masters, func(b *boss) bool { return b.Name == name })
+				masters[i].collect(l, jid)
+				if !slices.Contains(l.shown[jid][id], name) {
+					err = fmt.Errorf("job %s on %s: %v, published by %s, not shown by %s", jid, id, l.shown[jid][id], l.owner[jid], name)
+				}
 			}
 		}
 	}

@@ -81,10 +81,11 @@ func (w *addresses) come() map[string]bool {
 	return out
 }
 
-// back adds to there the minions whose address has at least as many connections as minions,
-// both now (conns) and at the last call: a new connection may not have subscribed yet. Nil
-// discards the counts of the last call.
-func (w *addresses) back(conns map[netip.Addr]int, there map[string]bool) {
+// back adds to there the minions whose address has at least as many connections without an id as
+// minions, both now (conns) and at the last call: a new connection may not have subscribed yet.
+// Minions that are named, as those of Brine, have no such connection. Nil discards the counts of
+// the last call.
+func (w *addresses) back(conns map[netip.Addr]int, named func(id string) bool, there map[string]bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if conns == nil {
@@ -92,11 +93,13 @@ func (w *addresses) back(conns map[netip.Addr]int, there map[string]bool) {
 		return
 	}
 	minions := map[netip.Addr]int{}
-	for _, ip := range w.at {
-		minions[ip]++
+	for id, ip := range w.at {
+		if !named(id) {
+			minions[ip]++
+		}
 	}
 	for id, ip := range w.at {
-		if n := minions[ip]; conns[ip] >= n && w.before[ip] >= n {
+		if n := minions[ip]; !named(id) && conns[ip] >= n && w.before[ip] >= n {
 			there[id] = true
 		}
 	}
@@ -169,7 +172,7 @@ func (r *redelivery) handOut() {
 	}
 	there := r.addresses.come()
 	if !r.states.queue.awaits() {
-		r.addresses.back(nil, nil) // discard old observations
+		r.addresses.back(nil, nil, nil) // discard old observations
 		return
 	}
 	if there == nil {
@@ -177,7 +180,7 @@ func (r *redelivery) handOut() {
 	}
 	l := r.audience.now(r.publishers)
 	maps.Copy(there, l.ids)
-	r.addresses.back(l.conns, there)
+	r.addresses.back(l.conns, r.states.queue.brine, there)
 	come := r.states.queue.arrived(there, stockJobs)
 	if len(come) > 0 {
 		r.states.store() // or a restart would republish them

@@ -168,7 +168,7 @@ func TestWhoIsMissing(t *testing.T) {
 }
 
 // TestWhoIsBack: a minion is back when its address has a connection for each
-// minion there, and also had at the last check.
+// minion there, and also had at the last check. Brine minions, whose connections have an id, do not count.
 func TestWhoIsBack(t *testing.T) {
 	at := func(ip string) *net.TCPAddr { return &net.TCPAddr{IP: net.ParseIP(ip), Port: 99} }
 	one, two := netip.MustParseAddr("192.0.2.1"), netip.MustParseAddr("192.0.2.2")
@@ -176,6 +176,8 @@ func TestWhoIsBack(t *testing.T) {
 	w.asked("a", at("192.0.2.1"))
 	w.asked("b", at("192.0.2.2"))
 	w.asked("c", at("192.0.2.2"))
+	w.asked("own", at("192.0.2.1"))
+	named := func(id string) bool { return id == "own" }
 	for i, c := range []struct {
 		one, two int
 		want     []string
@@ -190,14 +192,14 @@ func TestWhoIsBack(t *testing.T) {
 			conns[two] = c.two
 		}
 		there := map[string]bool{}
-		w.back(conns, there)
+		w.back(conns, named, there)
 		if got := slices.Sorted(maps.Keys(there)); !slices.Equal(got, c.want) {
 			t.Errorf("look %d: %v, want %v", i, got, c.want)
 		}
 	}
-	w.back(nil, nil)
+	w.back(nil, nil, nil)
 	there := map[string]bool{}
-	if w.back(map[netip.Addr]int{one: 1}, there); len(there) != 0 {
+	if w.back(map[netip.Addr]int{one: 1}, named, there); len(there) != 0 {
 		t.Errorf("after a long time without a look: %v", there)
 	}
 }

@@ -10,6 +10,7 @@ import (
 
 	"brine/internal/py/msgpack"
 	"brine/internal/py/value"
+	"brine/test/tools"
 )
 
 // write creates a file below dir.
@@ -83,6 +84,7 @@ output: own
 // TestTexts: options, renderers, states, functions and Python files are found, with their places,
 // without rendering. What Brine has is not reported.
 func TestTexts(t *testing.T) {
+	tools.NeedPython(t, "python3", "sys") // it looks for imported packages
 	dir := installation(t, map[string]string{
 		"etc/master":        masterConf,
 		"etc/minion":        "root_dir: DIR\nmaster: m1\nfips_mode: true\nfile_client: remote\nbeacons: {own: []}\nmodule_executors: [own, docker]\n",
