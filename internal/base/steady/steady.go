@@ -1,5 +1,5 @@
 // Package steady compares the wall clock with the time that has passed, so that nothing is removed for good because the clock of a machine is
-// wrong for a moment.
+// wrong for a moment, or while a process starts.
 package steady
 
 import (
@@ -78,6 +78,10 @@ func (c *Clock) Early() time.Time {
 	return wall
 }
 
+// Removal is the time by which old things are removed for good: Early, less what the clock was ahead of the record of this program when
+// it started, for its first hour (see Resume).
+func (c *Clock) Removal() time.Time { return c.Early().Add(-start.doubt()) }
+
 // process is the clock of this process, which begins with it.
 var process = New(time.Now)
 
@@ -86,3 +90,6 @@ func Late() time.Time { return process.Late() }
 
 // Early is Clock.Early of this process.
 func Early() time.Time { return process.Early() }
+
+// Removal is Clock.Removal of this process.
+func Removal() time.Time { return process.Removal() }

@@ -40,7 +40,7 @@ func OpenTokens(dir string) (*Tokens, error) {
 			return nil, salt.Errorf(salt.Denied, "token directory %s is accessible to others and chmod failed: %w; run chmod 700 on it", dir, err)
 		}
 	}
-	return &Tokens{dir: dir, early: steady.Early}, nil
+	return &Tokens{dir: dir, early: steady.Removal}, nil
 }
 
 // tokenLen is the length of a token in hexadecimal digits. Tokens of Salt's other hash types are accepted too.

@@ -69,7 +69,7 @@ func loadAPI(t *config.Tree, _ bool, log *slog.Logger) (*common, error) {
 	}
 	cfg.Log.File = o.API.LogFile
 	return &common{
-		log: &cfg.Log, pidFile: o.API.PIDFile, profile: cfg.Profile, metrics: o.API.Metrics, user: f.User, directories: []string{f.CacheDir},
+		log: &cfg.Log, pidFile: o.API.PIDFile, profile: cfg.Profile, metrics: o.API.Metrics, user: f.User, cacheDir: f.CacheDir, directories: []string{f.CacheDir},
 		check: func(_ context.Context, c *checker) { c.api(settings, noted(o.API.PIDFile, "salt-api")) },
 		build: func(_ context.Context, log *slog.Logger) (service, error) { return newAPI(cfg, &o, settings, log) },
 	}, nil

@@ -21,11 +21,14 @@ import (
 	"path/filepath"
 	"strings"
 	"syscall"
+	"time"
 
 	"brine/internal/base/log"
 	"brine/internal/base/metrics"
 	"brine/internal/base/profile"
+	"brine/internal/base/ratelimit"
 	"brine/internal/base/salt"
+	"brine/internal/base/steady"
 	"brine/internal/cli/frame"
 	"brine/internal/cli/notify"
 	"brine/internal/daemons/config"
@@ -80,6 +83,8 @@ type common struct {
 	user, userOption string
 	// directories are the directories that the daemon writes to.
 	directories []string
+	// cacheDir has, in brine/, the record of the time.
+	cacheDir string
 	// refused are configured parts that Brine does not have. The daemon does not start without
 	// them.
 	refused []error
@@ -236,6 +241,10 @@ func (b *blueprint) serve(ctx context.Context, env *frame.Env, c *common, held *
 	if err != nil {
 		logger.Warn("cannot open the log file; continuing without it", "err", err)
 	}
+	clock := filepath.Join(c.cacheDir, "brine", "clock."+b.command.Name)
+	if ahead := steady.Resume(clock); ahead > 0 {
+		logger.Info("the clock is ahead of the last record of the time: nothing old is removed for an hour", "ahead", ahead.Round(time.Second), "record", clock)
+	}
 	pid, s, err := b.start(ctx, c, logger)
 	defer pid.remove()
 	if err != nil {
@@ -246,6 +255,8 @@ func (b *blueprint) serve(ctx context.Context, env *frame.Env, c *common, held *
 	defer serveProfiles(c.profile, logger.Logger)()
 	defer metrics.Serve(c.metrics, b.command.Name, s, logger.Logger)()
 	go keepMemory(ctx, b.room)
+	unrecorded := ratelimit.NewLog(logger.Logger, 1, time.Hour)
+	go steady.Record(ctx, clock, func(err error) { unrecorded.Log(slog.LevelWarn, "cannot record the time", "err", err) })
 	defer b.onHangup(logger, s, load)()
 	m := notify.FromEnvironment()
 	started(nil)

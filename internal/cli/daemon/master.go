@@ -34,8 +34,8 @@ func loadMaster(t *config.Tree, _ bool, log *slog.Logger) (*common, error) {
 	}
 	return &common{
 		log: &cfg.Log, pidFile: cfg.Files.PIDFile, profile: cfg.Profile, metrics: cfg.Metrics.Address, user: cfg.Files.User,
-		refused:     t.Refuse(cfg.Overrides, &config.Master{}, &apiOptions{}),
-		directories: []string{cfg.Files.PKIDir, cfg.Files.CacheDir, cfg.Files.SockDir},
+		refused:  t.Refuse(cfg.Overrides, &config.Master{}, &apiOptions{}),
+		cacheDir: cfg.Files.CacheDir, directories: []string{cfg.Files.PKIDir, cfg.Files.CacheDir, cfg.Files.SockDir},
 		check: func(_ context.Context, c *checker) {
 			_, faults := auth.New(knownSystems(cfg.Auth), nil, nil, log)
 			for _, err := range faults {

@@ -35,8 +35,8 @@ func loadMinion(t *config.Tree, starting bool, log *slog.Logger) (*common, error
 	}
 	return &common{
 		log: &cfg.Log, pidFile: cfg.Files.PIDFile, profile: cfg.Profile, metrics: cfg.Metrics.Address, user: cfg.Files.User,
-		refused:     t.Refuse(cfg.Overrides, &config.Minion{}),
-		directories: []string{cfg.Files.PKIDir, cfg.Files.CacheDir, cfg.Files.SockDir},
+		refused:  t.Refuse(cfg.Overrides, &config.Minion{}),
+		cacheDir: cfg.Files.CacheDir, directories: []string{cfg.Files.PKIDir, cfg.Files.CacheDir, cfg.Files.SockDir},
 		check: func(ctx context.Context, c *checker) {
 			c.key(filepath.Join(cfg.Files.PKIDir, "minion.pem"), "")
 			mc, err := MinionConfig(cfg, t, log)

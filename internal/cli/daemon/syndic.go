@@ -60,7 +60,7 @@ func loadSyndic(t *config.Tree, _ bool, log *slog.Logger) (*common, error) {
 	}
 	return &common{
 		log: &cfg.Log, pidFile: o.PIDFile, profile: cfg.Profile, metrics: o.Metrics, user: user, userOption: userOption,
-		directories: []string{own.Files.PKIDir, f.CacheDir},
+		cacheDir: f.CacheDir, directories: []string{own.Files.PKIDir, f.CacheDir},
 		check: func(ctx context.Context, c *checker) {
 			c.key(filepath.Join(own.Files.PKIDir, "minion.pem"), "")
 			c.masters(ctx, o.Masters)

@@ -125,7 +125,7 @@ func (s *sessions) get(id string) *session {
 		s.remember(name, of)
 	}
 	if !of.goodAt(s.now()) {
-		if !of.goodAt(s.steady.Early()) {
+		if !of.goodAt(s.steady.Removal()) {
 			s.drop(id)
 		}
 		return nil
@@ -176,7 +176,7 @@ func (s *sessions) isIdle(of *session, now time.Time) bool {
 // endIdle ends the sessions whose users did nothing for too long, and returns them.
 func (s *sessions) endIdle() ([]namedSession, error) {
 	all, err := s.all()
-	now := s.steady.Early()
+	now := s.steady.Removal()
 	ended := slices.DeleteFunc(all, func(n namedSession) bool { return !s.isIdle(n.session, now) })
 	for _, n := range ended {
 		s.end(n.name)
@@ -201,7 +201,7 @@ func (s *sessions) sweep() error {
 	if err != nil {
 		return err
 	}
-	now := s.steady.Early()
+	now := s.steady.Removal()
 	for _, e := range entries {
 		p := filepath.Join(s.dir, e.Name())
 		b, err := os.ReadFile(p)

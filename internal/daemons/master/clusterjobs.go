@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"brine/internal/base/salt"
+	"brine/internal/base/steady"
 	"brine/internal/base/wait"
 	"brine/internal/call/fn"
 	"brine/internal/ha/cluster"
@@ -238,7 +239,7 @@ func (w *clusterJobs) round(ctx context.Context) (open bool) {
 		switch {
 		case ended(it.d):
 			w.tell(it.jid, it.d)
-			if age > workKeep {
+			if steady.Removal().Sub(time.Unix(rec.At, 0)) > workKeep {
 				w.mu.Lock()
 				delete(w.told, it.jid)
 				w.mu.Unlock()

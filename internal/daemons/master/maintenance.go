@@ -111,11 +111,11 @@ func (m *maintenance) round() {
 		}
 	}
 	if m.keep > 0 && !sharesDir(m.cluster) {
-		if _, err := m.stockJobs.Prune(m.keep, steady.Early()); err != nil {
+		if _, err := m.stockJobs.Prune(m.keep, steady.Removal()); err != nil {
 			m.log.Warn("cannot remove old jobs of the stock command line", "err", err)
 		}
 	}
-	m.peers.forget(steady.Early(), m.keep)
+	m.peers.forget(steady.Removal(), m.keep)
 	m.minions.prune()
 	if err := m.approvals.sweep(); err != nil {
 		m.log.Warn("cannot remove old approvals", "err", err)

@@ -35,7 +35,7 @@ func (c *replicated) forgetDeleted(now time.Time, keep time.Duration) {
 		if acked == nil {
 			break
 		}
-		n, err := c.records.ForgetDeleted(kind, steady.Early().Add(-keep), acked, seen)
+		n, err := c.records.ForgetDeleted(kind, steady.Removal().Add(-keep), acked, seen)
 		if err != nil {
 			c.log.Error("cannot remove old deletion records", "kind", kind, "err", err)
 		} else if n > 0 {

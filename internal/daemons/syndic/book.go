@@ -619,7 +619,7 @@ func (j *bookJob) complete() bool {
 
 // prune forgets old jobs; b.mu is held.
 func (b *book) prune() {
-	now, early := b.now(), b.steady.Early()
+	now, early := b.now(), b.steady.Removal()
 	for len(b.order) > 0 {
 		j := b.order[0]
 		old := early.Sub(j.at) > keepJobs

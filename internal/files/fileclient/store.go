@@ -226,7 +226,7 @@ func (s store) forget(path, hashType string) error {
 }
 
 // sweep removes, once a day, contents that have not been used for long.
-func (s store) sweep() { s.sweepAt(steady.Early()) }
+func (s store) sweep() { s.sweepAt(steady.Removal()) }
 
 // sweepAt is sweep at a time. A clock may be wrong: from one sweep to the next at most a day counts, however
 // much later it is by the clock, and a clock that was ahead at the last sweep is forgotten.

@@ -509,7 +509,7 @@ func (s *Shared) Speakers() (ids []string, err error) {
 // Prune removes expired jobs and returns their number. It is enough that one master of a cluster
 // calls it.
 func (s *Shared) Prune() (int, error) {
-	now := s.steady.Early()
+	now := s.steady.Removal()
 	entries, _ := os.ReadDir(s.marks)
 	for _, e := range entries {
 		if until, _, ok := readMark(e.Name()); ok && until.Before(now.Add(-RememberFor)) {

@@ -155,7 +155,7 @@ func (s *Store) Prune() (hours int, err error) {
 func (s *Store) apply(at *place, o *op) error {
 	switch o.kind {
 	case opPrune:
-		n, err := prune(at.tx, s.steady.Early(), s.steady.Late(), s.o.Keep())
+		n, err := prune(at.tx, s.steady.Removal(), s.steady.Late(), s.o.Keep())
 		o.dropped, at.hour = n, nil
 		if err == nil && n > 0 && s.stream != nil {
 			err = sweepLog(at.tx)

@@ -242,7 +242,7 @@ func (a *Autosign) dropExpired() {
 	if err != nil {
 		return
 	}
-	oldest := a.oldest(steady.Early())
+	oldest := a.oldest(steady.Removal())
 	for _, e := range entries {
 		info, err := e.Info()
 		if err != nil || info.IsDir() || !info.ModTime().Before(oldest) {

@@ -274,7 +274,7 @@ func (d *database) Clean(ctx context.Context, keep time.Duration, archive bool) 
 	}
 	// Jobs without returns expire by their id.
 	oldJobs := `([jid] IN (SELECT [jid] FROM salt_returns WHERE alter_time < ` + when + `) OR LENGTH([jid]) >= 20 AND [jid] < $2)`
-	oldID := salt.FormatJID(steady.Early().Add(-keep - slack))
+	oldID := salt.FormatJID(steady.Removal().Add(-keep - slack))
 	if archive {
 		for _, table := range []string{"jids", "salt_returns", "salt_events"} {
 			like := "(LIKE " + table + ")"

@@ -15,6 +15,7 @@ import (
 
 	"brine/internal/base/liveness"
 	"brine/internal/base/salt"
+	"brine/internal/base/steady"
 	"brine/internal/base/wait"
 	"brine/internal/net/wire"
 	"brine/internal/py/value"
@@ -123,7 +124,7 @@ func (o *Outbox) Recall(interrupted func(begun *value.Dict, reason string) *valu
 	}
 	o.journal.open(filepath.Join(o.cfg.Dir, "jobs.journal"))
 	queues := o.all()
-	o.journal.forgetMasters(addrs(queues), o.cfg.Options.ReturnTo != returnToAny, time.Now())
+	o.journal.forgetMasters(addrs(queues), o.cfg.Options.ReturnTo != returnToAny, steady.Removal())
 	for _, d := range o.journal.interrupted() {
 		var n begunNote
 		wire.View(d, &n)

@@ -1,0 +1,75 @@
+package steady
+
+import (
+	"context"
+	"os"
+	"strings"
+	"sync"
+	"time"
+
+	"brine/internal/base/atomicfile"
+)
+
+// start is what this process knows of the clock at its start.
+var start beginning
+
+// beginning compares the clock at the start of a process with the time that the program had recorded before.
+type beginning struct {
+	mu    sync.Mutex
+	ahead time.Duration // of the record
+	at    time.Time     // with the time that passes
+}
+
+// doubt returns by how much the clock may be ahead. A clock that is the same for believeTime is right.
+func (b *beginning) doubt() time.Duration {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.ahead > 0 && time.Since(b.at) >= believeTime {
+		b.ahead = 0
+	}
+	return b.ahead
+}
+
+func (b *beginning) resume(seen, now time.Time) time.Duration {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.ahead, b.at = now.Round(0).Sub(seen), now; b.ahead <= jumpSize {
+		b.ahead = 0
+	}
+	return b.ahead
+}
+
+// Resume reads the time that an earlier process of this program recorded in a file (Record), and returns by how much the clock is ahead of
+// it, if that is more than a few minutes. Either the program has not run for that time, or the clock is wrong: Removal is held back for an
+// hour. Without a file the clock is believed. Call it before anything is removed.
+func Resume(path string) (ahead time.Duration) {
+	b, err := os.ReadFile(path)
+	if err != nil {
+		return 0
+	}
+	seen, err := time.Parse(time.RFC3339, strings.TrimSpace(string(b)))
+	if err != nil {
+		return 0 // damaged
+	}
+	return start.resume(seen, time.Now())
+}
+
+// recordEvery is the interval of Record.
+const recordEvery = time.Minute
+
+// Record records the time in a file once a minute until ctx ends, for Resume of the next process. A time is recorded only once it is
+// believed. failed is called with each error.
+func Record(ctx context.Context, path string, failed func(error)) {
+	tick := time.NewTicker(recordEvery)
+	defer tick.Stop()
+	for {
+		if err := atomicfile.Write(path, []byte(Removal().UTC().Format(time.RFC3339)+"\n"), 0o600, false); err != nil {
+			failed(err)
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+	}
+}

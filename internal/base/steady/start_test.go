@@ -1,0 +1,61 @@
+package steady
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+)
+
+// TestResume: a process that starts with a clock days ahead of its record removes nothing for an hour that it would not have removed
+// before. It does not record the wrong time.
+func TestResume(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "clock")
+	t.Cleanup(func() { start.ahead = 0 })
+	const days = 72 * time.Hour
+	write := func(at time.Time) {
+		t.Helper()
+		if err := os.WriteFile(path, []byte(at.UTC().Format(time.RFC3339)+"\n"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	near := func(what string, got, want time.Time) {
+		t.Helper()
+		if got.Sub(want).Abs() > time.Minute {
+			t.Errorf("%s: %v, want %v", what, got, want)
+		}
+	}
+	if Resume(path) != 0 {
+		t.Error("a clock is distrusted without a record")
+	}
+	near("without a record", Removal(), time.Now())
+	write(time.Now().Add(-5 * time.Minute))
+	if Resume(path) != 0 {
+		t.Error("a clock is distrusted after a restart of some minutes")
+	}
+	write(time.Now().Add(days))
+	if Resume(path) != 0 {
+		t.Error("a clock behind its record is distrusted")
+	}
+	near("behind the record", Removal(), time.Now())
+	write(time.Now().Add(-days))
+	if ahead := Resume(path); ahead < days || ahead > days+time.Minute {
+		t.Error(ahead)
+	}
+	near("ahead of the record", Removal(), time.Now().Add(-days))
+	near("a job may still expire", Early(), time.Now())
+
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	Record(ctx, path, func(err error) { t.Error(err) })
+	if ahead := Resume(path); ahead < days-time.Minute || ahead > days+time.Minute {
+		t.Errorf("the doubtful time was recorded: %v", ahead)
+	}
+	start.at = start.at.Add(-believeTime)
+	near("after an hour", Removal(), time.Now())
+	Record(ctx, path, func(err error) { t.Error(err) })
+	if Resume(path) != 0 {
+		t.Error("the believed time was not recorded")
+	}
+}
