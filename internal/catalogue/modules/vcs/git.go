@@ -293,7 +293,7 @@ func (g git) rm(ctx context.Context, c *fn.Call, a args) (string, error) {
 }
 
 func (g git) branch(ctx context.Context, c *fn.Call, a args) (bool, error) {
-	_, err := g.do(ctx, c, a, "branch", optional(a.Name)...)
+	_, err := g.do(ctx, c, a, "branch", host.Operands(optional(a.Name)...)...)
 	return err == nil, err
 }
 
@@ -371,7 +371,7 @@ func (g git) fetch(ctx context.Context, c *fn.Call, a args) (*value.Dict, error)
 	default:
 		more = append(more, strings.Split(value.Str(x), ",")...)
 	}
-	text, err := g.said(ctx, c, a, name, more...)
+	text, err := g.said(ctx, c, a, name, host.Operands(more...)...)
 	if err != nil {
 		return nil, err
 	}
@@ -427,7 +427,7 @@ func (g git) lsRemote(ctx context.Context, c *fn.Call, a args) (any, error) {
 	if err != nil {
 		return nil, fn.Invalidf("%w", err)
 	}
-	out, err := g.do(ctx, c, a, "ls-remote", append([]string{remote}, optional(a.Ref)...)...)
+	out, err := g.do(ctx, c, a, "ls-remote", host.Operands(append([]string{remote}, optional(a.Ref)...)...)...)
 	return gitcmd.Refs(out), err
 }
 
@@ -443,12 +443,13 @@ func (g git) remoteRefs(ctx context.Context, c *fn.Call, a open) (*value.Dict, e
 	if a.Tags {
 		more = append(more, "--tags")
 	}
-	out, err := g.do(ctx, c, a.args, "ls-remote", append(append(more, url), optional(a.Kwargs.At("filter"))...)...)
+	out, err := g.do(ctx, c, a.args, "ls-remote",
+		append(more, host.Operands(append([]string{url}, optional(a.Kwargs.At("filter"))...)...)...)...)
 	return gitcmd.Refs(out), err
 }
 
 func (g git) merge(ctx context.Context, c *fn.Call, a open) (string, error) {
-	return g.do(ctx, c, a.args, "merge", optional(a.Rev)...)
+	return g.do(ctx, c, a.args, "merge", host.Operands(optional(a.Rev)...)...)
 }
 
 func (g git) pull(ctx context.Context, c *fn.Call, a args) (string, error) {
@@ -456,7 +457,7 @@ func (g git) pull(ctx context.Context, c *fn.Call, a args) (string, error) {
 }
 
 func (g git) push(ctx context.Context, c *fn.Call, a open) (string, error) {
-	return g.said(ctx, c, a.args, "push", append(optional(a.Remote), optional(a.Ref)...)...)
+	return g.said(ctx, c, a.args, "push", host.Operands(append(optional(a.Remote), optional(a.Ref)...)...)...)
 }
 
 func (g git) remotes(ctx context.Context, c *fn.Call, a args) (*value.Dict, error) {

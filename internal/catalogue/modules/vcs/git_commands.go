@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"brine/internal/call/fn"
+	"brine/internal/host"
 	"brine/internal/py/value"
 )
 
@@ -364,7 +365,7 @@ func (g git) worktreeAdd(ctx context.Context, c *fn.Call, a moreOpen) (string, e
 		return "", err
 	}
 	a.Opts = value.Strings(append(how, opts...))
-	return g.said(ctx, c, a.args, name, append([]string{a.Worktree}, optional(a.Ref)...)...)
+	return g.said(ctx, c, a.args, name, host.Operands(append([]string{a.Worktree}, optional(a.Ref)...)...)...)
 }
 
 func (g git) worktreePrune(ctx context.Context, c *fn.Call, a moreArgs) (string, error) {
