@@ -135,7 +135,7 @@ DURABLE ?= 1000x50
 durable: ## jobs x minions over three masters, hot and with a shared directory, that are killed in turn: each must run once and return once; with BRINE_STOCK_SALT also with a stock minion
 	BRINE_DURABLE=$(DURABLE) $(GO) test -count=1 -v -timeout 120m -run 'TestManyJobs$$|TestManyJobsShared|TestManyJobsOfStock|TestLedger' ./test/durable
 
-durable-apart: ## the same over three masters of a cluster without a shared directory, through random faults of masters and network; as root
+durable-apart: ## the same over three masters of a cluster without a shared directory, through random faults of masters and network; with BRINE_STOCK_SALT also with a stock minion; as root
 	BRINE_CLOCK=1 BRINE_DURABLE=$(DURABLE) $(GO) test -count=1 -v -timeout 120m -run 'TestManyJobsApart|TestLedger' ./test/durable
 
 FEDERATION ?= 2000

@@ -82,6 +82,7 @@ type trouble struct {
 	masters []*member
 	fields  []*netns.Machine // networks of the minions
 	spare   *netns.Machine   // for copies of masters
+	kinds   []string         // empty for all
 	counts  map[string]int
 }
 
@@ -107,6 +108,8 @@ func (f *trouble) one() {
 	}
 	if names := os.Getenv("BRINE_DURABLE_FAULTS"); names != "" {
 		kinds = strings.Split(names, ";")
+	} else if f.kinds != nil {
+		kinds = f.kinds
 	}
 	kind := kinds[f.rand.IntN(len(kinds))]
 	f.counts[kind]++
@@ -313,13 +316,22 @@ func newMember(t *testing.T, name string, on *netns.Machine, all []*member) *mem
 // Each job runs once on each minion, and every master shows every result. BRINE_DURABLE is the
 // number of jobs and minions, as JOBSxMINIONS. BRINE_DURABLE_SEED selects the faults, BRINE_DURABLE_FAULTS names their kinds
 // (separated by semicolons), and with BRINE_CLOCK clocks are wrong, too.
-func TestManyJobsApart(t *testing.T) {
+func TestManyJobsApart(t *testing.T) { manyJobsApart(t, false) }
+
+// TestManyJobsApartOfStock does the same with a stock minion beside the others, and with the faults of masters that it can survive: it
+// does not notice that a connection is dead, nor ask for jobs that it missed meanwhile.
+func TestManyJobsApartOfStock(t *testing.T) {
+	manyJobsApart(t, true, "kill", "kill", "kill two", "kill all", "stop", "part two masters", "cut one off from masters")
+}
+
+func manyJobsApart(t *testing.T, withStock bool, kinds ...string) {
+	t.Helper()
 	jobs, minions := amount(t)
 	seed := uint64(time.Now().UnixNano())
 	if n, err := strconv.ParseUint(os.Getenv("BRINE_DURABLE_SEED"), 10, 64); err == nil {
 		seed = n
 	}
-	f := &trouble{t: t, rand: rand.New(rand.NewPCG(seed, 0)), net: netns.New(t), counts: map[string]int{}}
+	f := &trouble{t: t, rand: rand.New(rand.NewPCG(seed, 0)), net: netns.New(t), kinds: kinds, counts: map[string]int{}}
 	t.Logf("seed %d", seed)
 	var clocks *daemontest.Clocks
 	if os.Getenv("BRINE_CLOCK") != "" {
@@ -349,14 +361,20 @@ func TestManyJobsApart(t *testing.T) {
 	l := &ledger{everywhere: names, shown: map[string]map[string][]string{}}
 	var workers []*node
 	ran := func(id string) string { return workers[slices.Index(l.minions, id)].Path("ran") }
+	if withStock {
+		minions++
+	}
 	for i := range minions {
 		id := fmt.Sprintf("w%02d", i)
 		on := f.net.Machine(100 + i)
-		kind := ""
-		if i%2 == 0 {
-			kind = "master_type: cluster\n"
+		kind, options := brine, ""
+		switch {
+		case withStock && i == minions-1:
+			kind = stock
+		case i%2 == 0:
+			options = "master_type: cluster\n"
 		}
-		n := daemontest.NewMinion(t, brine, id, hosts, kind)
+		n := daemontest.NewMinion(t, kind, id, hosts, options)
 		n.Level, n.Within = "info", on.Within()
 		workers = append(workers, n.Launch())
 		l.minions, f.fields = append(l.minions, id), append(f.fields, on)
@@ -434,6 +452,16 @@ func TestManyJobsApart(t *testing.T) {
 	<-done
 	settled := time.Now()
 	within := 2*waitLimit + time.Duration(jobs*minions)*20*time.Millisecond
+	l.read(ran)
+	t.Cleanup(func() { // which ones did not run
+		for _, jid := range l.jobs {
+			for _, id := range l.minions {
+				if l.ran[jid][id] == 0 {
+					t.Logf("job %s did not run on %s", jid, id)
+				}
+			}
+		}
+	})
 	eventually.Nil(t, within, "all jobs have run", func() error { l.read(ran); return missing(l) })
 	ranAfter := time.Since(settled)
 	for _, jid := range l.jobs {
