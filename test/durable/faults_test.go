@@ -1,9 +1,11 @@
 package durable
 
 import (
+	"errors"
 	"fmt"
 	"net"
 	"os"
+	"path/filepath"
 	"strconv"
 	"strings"
 	"sync"
@@ -404,7 +406,13 @@ func (c *cutter) unmute() {
 // TestUnansweredRequestForMissedJobs: a master publishes and sends heartbeats, but answers no request after
 // the sign-in for a while. Then the minion still gets the job that the master kept for it, and runs it once.
 func TestUnansweredRequestForMissedJobs(t *testing.T) {
-	b := bosses(t, 1, "")[0]
+	dir := t.TempDir()
+	b := bosses(t, 1, "pillar_roots: {base: ["+dir+"]}\n")[0]
+	for name, text := range map[string]string{"top.sls": "base: {'*': [all]}\n", "all.sls": "here: the pillar\n"} {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
 	c := newCutter(t, b)
 	w := daemontest.NewMinion(t, brine, "w1", []string{c.host}, "heartbeat_interval: 1\nreturn_retry_timer: 1\nrequest_channel_timeout: 1\n")
 	w.Level = "debug"
@@ -414,11 +422,18 @@ func TestUnansweredRequestForMissedJobs(t *testing.T) {
 	jid := b.mustShell("*", mark("missed"), value.DictOf("expire", 600))
 	c.muteFromSubscription()
 	w.Launch()
-	w.Logged("cannot request missed jobs")
+	w.Logged("cannot fetch the pillar", "cannot request missed jobs")
 	c.unmute()
 	b.shows(jid, "w1", "missed")
 	b.answered("w1")
 	ranOnce(t, w, "missed")
+	eventually.Nil(t, waitLimit, "the minion has its pillar", func() error {
+		out, errs, _ := b.Run(brine, "salt", "w1", "pillar.raw", "here")
+		if !strings.Contains(out, "the pillar") {
+			return errors.New(out + errs)
+		}
+		return nil
+	})
 	if n := strings.Count(w.Log(), "] connected to the master"); n != 2 {
 		t.Errorf("the minion has connected %d times, not on the start and the restart", n)
 	}

@@ -467,7 +467,7 @@ func (c *Link) attach(ctx context.Context, at address.Endpoint) (was bool, err e
 	var aside sync.WaitGroup
 	c.missed.again = wait.NewWakeup()
 	aside.Go(func() {
-		answered, err := c.settle(ctx, sub, known, warm, gen)
+		answered, err := c.settle(ctx, sub, known, warm, gen, &aside)
 		failed <- err
 		c.missed.askAgain(ctx, answered)
 	})
@@ -500,7 +500,7 @@ const defaultPublishPort = 4505
 // the master has authenticated in this session, the minion sends it no requests: another
 // process with a copy of the master's directory could answer. answered reports whether the
 // master has answered the request for missed jobs.
-func (c *Link) settle(ctx context.Context, sub *channel.Subscription, known, warm bool, gen int) (answered bool, err error) {
+func (c *Link) settle(ctx context.Context, sub *channel.Subscription, known, warm bool, gen int, aside *sync.WaitGroup) (answered bool, err error) {
 	if known {
 		if err := c.verify(ctx, sub, warm, gen); err != nil || ctx.Err() != nil {
 			return true, err // the session ends
@@ -519,7 +519,8 @@ func (c *Link) settle(ctx context.Context, sub *channel.Subscription, known, war
 			if ctx.Err() != nil {
 				return true, nil
 			}
-			c.log.Error("cannot fetch the pillar", "err", err)
+			c.log.Error("cannot fetch the pillar; retrying", "err", err)
+			aside.Go(func() { c.retryPillar(ctx) })
 		}
 	}
 	answered = c.missed.fetch(ctx) // after the pillar, since targets may refer to it
@@ -527,6 +528,17 @@ func (c *Link) settle(ctx context.Context, sub *channel.Subscription, known, war
 	c.cfg.Links.markGreeted(c)
 	c.cfg.Ready(c)
 	return answered, nil
+}
+
+// retryPillar repeats the request for the pillar until the master answers or ctx ends.
+func (c *Link) retryPillar(ctx context.Context) {
+	untilDone(ctx, func() bool {
+		err := c.FetchPillar(ctx, false)
+		if err != nil {
+			c.log.Debug("still cannot fetch the pillar", "err", err)
+		}
+		return err == nil
+	})
 }
 
 // verify signs in again unless the master is still the process of the last sign-in. The

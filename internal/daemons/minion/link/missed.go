@@ -27,20 +27,23 @@ type missedJobs struct {
 	again wait.Wakeup // wakes askAgain: the session may have missed publications
 }
 
-// retryMissed is the pause before an unanswered request is repeated. It doubles up to retryMissedMax.
+// retryPause is the pause before an unanswered request is repeated. It doubles up to retryPauseMax.
 const (
-	retryMissed    = time.Second
-	retryMissedMax = time.Minute
+	retryPause    = time.Second
+	retryPauseMax = time.Minute
 )
+
+// untilDone pauses and calls do until it is done or ctx ends.
+func untilDone(ctx context.Context, do func() bool) {
+	pause := retryPause
+	for wait.Sleep(ctx, pause/2+wait.Jitter(pause/2)) && !do() {
+		pause = min(2*pause, retryPauseMax)
+	}
+}
 
 // retry repeats the request until the master answers or ctx ends. It may be busy or hang while its
 // heartbeats arrive, so that the connection stays.
-func (m *missedJobs) retry(ctx context.Context) {
-	pause := retryMissed
-	for wait.Sleep(ctx, pause/2+wait.Jitter(pause/2)) && !m.fetch(ctx) {
-		pause = min(2*pause, retryMissedMax)
-	}
-}
+func (m *missedJobs) retry(ctx context.Context) { untilDone(ctx, func() bool { return m.fetch(ctx) }) }
 
 // askAgain asks the master for missed jobs at laterChecks, and whenever the numbers of its
 // publications show a gap, until ctx ends. It repeats requests without an answer; answered reports
