@@ -98,6 +98,7 @@ var (
 		{regexp.MustCompile(`/tmp/bri\d+`), "ROOT"},
 	}
 	traceback = regexp.MustCompile(`(?s)exception: Traceback .*\\n(?:[\w.]+: )?([^"\\]+)(?:\\n)?"`)
+	class     = regexp.MustCompile(`exception: [\w.]*(?:Error|Exception): `)
 	keyError  = regexp.MustCompile(`KeyError: '([^']*)'`)
 	argsDoc   = regexp.MustCompile(`(?s)(Passed invalid arguments to .*?\\n).*`)
 )
@@ -112,6 +113,7 @@ func seen(v any) string {
 	s := string(b)
 	s = keyError.ReplaceAllString(s, "$1") // Python quotes the text of this one
 	s = traceback.ReplaceAllString(s, `exception: $1"`)
+	s = class.ReplaceAllString(s, "exception: ") // which Brine has for some
 	s = argsDoc.ReplaceAllString(s, "$1")
 	for _, m := range masks {
 		s = m.find.ReplaceAllString(s, m.with)
