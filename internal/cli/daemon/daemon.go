@@ -243,7 +243,8 @@ func (b *blueprint) serve(ctx context.Context, env *frame.Env, c *common, held *
 	}
 	clock := filepath.Join(c.cacheDir, "brine", "clock."+b.command.Name)
 	if ahead := steady.Resume(clock); ahead > 0 {
-		logger.Info("this daemon was stopped for a while, or the clock is wrong: nothing old is removed for an hour", "since", ahead.Round(time.Second), "record", clock)
+		logger.Info("this daemon was stopped for a while, or the clock is wrong: nothing old is removed for an hour", "since", ahead.Round(time.Second),
+			"record", clock)
 	}
 	pid, s, err := b.start(ctx, c, logger)
 	defer pid.remove()
