@@ -238,8 +238,12 @@ func (s *Shared) storeIn(own string, r sharedReturn) (dup bool, err error) {
 	return false, atomicfile.Write(path, r.ret, fileMode, true)
 }
 
+// flush is replaced by tests, to simulate a failing disk.
+var flush = (*os.File).Sync
+
 // createDurably creates a file that must not exist (else the error is fs.ErrExist). Readers see its whole
-// content or no file.
+// content or no file. If the flush fails, it is written again and not removed: another master may have found
+// it, and confirmed it.
 func createDurably(path string, b []byte) error {
 	temp := filepath.Join(filepath.Dir(path), atomicfile.TempPrefix+rand.Text())
 	f, err := os.OpenFile(temp, os.O_CREATE|os.O_EXCL|os.O_WRONLY, fileMode)
@@ -250,14 +254,18 @@ func createDurably(path string, b []byte) error {
 	if _, err = f.Write(b); err == nil {
 		if err = atomicfile.Place(temp, path); err == nil {
 			placed = path
-			err = f.Sync() // content and name with one flush
+			err = flush(f) // content and name with one flush
 		}
 	}
 	if e := f.Close(); err == nil {
 		err = e
 	}
-	if err != nil {
-		os.Remove(placed)
+	switch {
+	case err == nil:
+	case placed == path:
+		return atomicfile.Write(path, b, fileMode, true)
+	default:
+		os.Remove(temp)
 	}
 	return err
 }

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"testing"
 	"time"
 
@@ -187,5 +188,26 @@ func TestSharedRefused(t *testing.T) {
 	jobs, err := s.List(Filter{})
 	if err != nil || len(jobs) != 1 || jobs[0].JID != jid {
 		t.Errorf("listed: %v, %v", jobs, err)
+	}
+}
+
+// TestSharedFlushFails: while the flush of a return fails, another master gets the return again, and confirms it. The return stays.
+func TestSharedFlushFails(t *testing.T) {
+	dir := t.TempDir()
+	one, two := openShared(t, dir, "one"), openShared(t, dir, "two")
+	must(t, one.NewJobUntil(load(jid), []string{"m1"}, time.Time{}))
+	sync := flush
+	t.Cleanup(func() { flush = sync })
+	flush = func(*os.File) error {
+		if dup, err := giveReturn(two, ret(jid, "m1", "x")); !dup || err != nil {
+			t.Error("at the other master:", dup, err)
+		}
+		return syscall.EIO
+	}
+	if dup, err := giveReturn(one, ret(jid, "m1", "x")); dup || err != nil {
+		t.Error(dup, err)
+	}
+	if rs, err := two.Returns(jid); len(rs) != 1 || err != nil {
+		t.Errorf("a confirmed return is lost: %v, %v", rs, err)
 	}
 }
