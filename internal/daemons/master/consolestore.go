@@ -2,6 +2,7 @@ package master
 
 import (
 	"context"
+	"crypto/sha256"
 	"encoding/json"
 	"fmt"
 	"log/slog"
@@ -12,6 +13,7 @@ import (
 
 	"brine/internal/base/ratelimit"
 	"brine/internal/base/salt"
+	"brine/internal/base/steady"
 	"brine/internal/call/audit"
 	"brine/internal/catalogue/runners"
 	"brine/internal/net/remote"
@@ -48,6 +50,8 @@ const (
 	consoleEvery, consoleRunsEvery = time.Second, 5 * time.Second
 	// consoleUsageEvery is the interval in which the tables are measured, consoleCleanEvery that of removing old rows.
 	consoleUsageEvery, consoleCleanEvery = 5 * time.Minute, time.Hour
+	// consoleCompareEvery is the interval in which everything is compared, and consoleMaxPause the longest pause after failures.
+	consoleCompareEvery, consoleMaxPause = time.Hour, 4 * time.Second
 	// consoleAtOnce bounds the rows of one transaction, maxConsoleSeen the runs of which this master knows that they are stored.
 	consoleAtOnce, maxConsoleSeen = 100, 200_000
 	// consoleAnswer bounds the time for an answer to a console.
@@ -111,12 +115,13 @@ func (c *consoleStore) found(ctx context.Context, q audit.Query) (map[string][]*
 	return out, err
 }
 
-// consoleState is what an exchange has done. After a failure everything is compared again: the server may have been
-// replaced, or its data restored.
+// consoleState is what an exchange has done. After a failure, and once an hour, everything is compared again: the server
+// may have been replaced, its data restored, or rows changed by others.
 type consoleState struct {
-	version  int64             // of the saved records that were read
-	stored   map[string]string // the saved records on the server, by id
-	revision string            // of the saved records of this master that were written
+	began    time.Time           // of the comparison of everything
+	version  int64               // of the saved records that were read
+	stored   map[string][32]byte // hashes of the saved records on the server, by id
+	revision string              // of the saved records of this master that were written
 
 	learned bool // the last runs were read
 	place   consoledb.Place
@@ -124,6 +129,15 @@ type consoleState struct {
 	seen    map[string]bool // runs that are on the server
 
 	lastRuns, lastUsage, lastClean time.Time
+}
+
+// newConsoleState returns a state in which everything is compared. The times of what is done by time stay.
+func newConsoleState(old *consoleState) *consoleState {
+	st := &consoleState{began: time.Now(), stored: map[string][32]byte{}, seen: map[string]bool{}}
+	if old != nil {
+		st.lastClean, st.lastUsage = old.lastClean, old.lastUsage
+	}
+	return st
 }
 
 // run exchanges until ctx ends.
@@ -137,19 +151,28 @@ func (c *consoleStore) run(ctx context.Context) error {
 	tick := time.NewTicker(consoleEvery)
 	defer tick.Stop()
 	var st *consoleState
+	var pause time.Duration // after failures
 	for {
-		if st == nil {
-			st = &consoleState{stored: map[string]string{}, seen: map[string]bool{}}
+		if st == nil || time.Since(st.began) >= consoleCompareEvery {
+			st = newConsoleState(st)
 		}
 		err := c.exchange(ctx, st)
 		if ctx.Err() != nil {
 			return nil
 		}
-		if err != nil {
-			st = nil
+		pause = min(2*pause, consoleMaxPause)
+		if err == nil {
+			pause = 0
+		} else {
+			st, pause = newConsoleState(st), max(pause, consoleEvery)
 			c.log.Log(slog.LevelWarn, "cannot exchange saved items and runs of states with the console_store; retrying", "err", err)
 		}
 		c.note(err)
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-time.After(pause):
+		}
 		select {
 		case <-ctx.Done():
 			return nil
@@ -184,7 +207,7 @@ func (c *consoleStore) exchange(ctx context.Context, st *consoleState) error {
 	}
 	if now.Sub(st.lastClean) >= consoleCleanEvery {
 		st.lastClean = now
-		if err := c.timed(ctx, func(ctx context.Context) error { return c.db.Clean(ctx, c.keep) }); err != nil {
+		if err := c.timed(ctx, func(ctx context.Context) error { return c.db.Clean(ctx, c.keep, steady.Removal()) }); err != nil {
 			return err
 		}
 	}
@@ -216,24 +239,35 @@ func consoleKinds(kind string) bool { return kind != kindApproval }
 func (c *consoleStore) exchangeSaved(ctx context.Context, st *consoleState) error {
 	ctx, cancel := context.WithTimeout(ctx, 6*c.timeout)
 	defer cancel()
-	texts, version, err := c.db.SavedSince(ctx, st.version)
+	have := st.revision
+	var take []string
+	merge := func() error {
+		if len(take) == 0 {
+			return nil
+		}
+		have = "" // the server may have got an older version than this master has
+		err := c.saved.Merge(take)
+		take = take[:0]
+		return err
+	}
+	version, err := c.db.EachSaved(ctx, st.version, func(id, text string) error {
+		var r shared.Record
+		if json.Unmarshal([]byte(text), &r) != nil || !consoleKinds(r.Kind) || !shared.ValidID(r.ID) || r.ID != id {
+			delete(st.stored, id) // not ours, or damaged: what this master has replaces it
+			have = ""
+			return nil
+		}
+		st.stored[r.ID] = sha256.Sum256([]byte(text))
+		if take = append(take, text); len(take) < consoleAtOnce {
+			return nil
+		}
+		return merge()
+	})
 	if err != nil {
 		return err
 	}
-	have := st.revision
-	if len(texts) > 0 {
-		var take []string
-		for _, text := range texts {
-			var r shared.Record
-			if json.Unmarshal([]byte(text), &r) == nil && consoleKinds(r.Kind) && shared.ValidID(r.ID) {
-				st.stored[r.ID] = text
-				take = append(take, text)
-			}
-		}
-		if err := c.saved.Merge(take); err != nil {
-			return err
-		}
-		have = "" // the server may have got an older version than this master has
+	if err := merge(); err != nil {
+		return err
 	}
 	revision, own, err := c.saved.Export(have)
 	if err != nil {
@@ -246,7 +280,7 @@ func (c *consoleStore) exchangeSaved(ctx context.Context, st *consoleState) erro
 		if err := json.Unmarshal([]byte(text), &r); err != nil {
 			return err
 		}
-		if consoleKinds(r.Kind) && st.stored[r.ID] != text {
+		if consoleKinds(r.Kind) && st.stored[r.ID] != sha256.Sum256([]byte(text)) {
 			put = append(put, consoledb.Saved{ID: r.ID, Kind: r.Kind, Owner: r.Owner, Name: r.Name, Deleted: r.Deleted, Record: text})
 		}
 	}
@@ -255,7 +289,7 @@ func (c *consoleStore) exchangeSaved(ctx context.Context, st *consoleState) erro
 			return err
 		}
 		for _, r := range some {
-			st.stored[r.ID] = r.Record
+			st.stored[r.ID] = sha256.Sum256([]byte(r.Record))
 		}
 	}
 	st.revision = revision
@@ -275,16 +309,14 @@ func (c *consoleStore) readRuns(ctx context.Context, st *consoleState) error {
 		pages, st.place = c.db.LastRuns, newest
 	}
 	for more := true; more; {
-		var runs []consoledb.Run
 		var err error
-		if runs, place, more, err = pages(ctx, place); err != nil {
-			return err
-		}
-		for _, r := range runs {
+		if place, more, err = pages(ctx, place, func(r consoledb.Run) {
 			c.saw(st, r.Minion, r.JID, r.Test)
 			if err := c.runs.Learn([]byte(r.Record)); err != nil {
 				c.log.Log(slog.LevelWarn, "ignoring a damaged run of states in the console_store", "id", fmt.Sprintf("%.100s", r.Minion), "err", err)
 			}
+		}); err != nil {
+			return err
 		}
 	}
 	if st.learned {

@@ -215,12 +215,8 @@ func (d *SQL) failed(err error) error {
 		return salt.Errorf(salt.Invalid, "%s refuses: %w", d.what, err)
 	}
 	var p *pgconn.PgError
-	if errors.As(err, &p) {
-		switch p.Code[:2] {
-		case "08", "28", "3D", "40", "53", "57", "58": // connection, access, no such database, deadlock, resources, shutdown, I/O
-		default:
-			return salt.Errorf(salt.Invalid, "%s refuses: %w", d.what, err)
-		}
+	if errors.As(err, &p) && !passing(p.Code) {
+		return salt.Errorf(salt.Invalid, "%s refuses: %w", d.what, err)
 	}
 	var c *pgconn.ConnectError
 	if errors.As(err, &c) { // its message has all options
@@ -237,6 +233,23 @@ func (d *SQL) failed(err error) error {
 		return salt.Errorf(salt.Unavailable, "%s: cannot connect: %w", d.what, errors.Unwrap(c))
 	}
 	return Failed(d.what, err)
+}
+
+// passing reports whether an error of PostgreSQL is not caused by the statement.
+func passing(code string) bool {
+	switch code {
+	case "25006", "25P03", "25P04", "55P03", "55006": // read only, a timeout of the transaction, a lock that is held
+		return true
+	}
+	if len(code) < 2 {
+		return false
+	}
+	switch code[:2] {
+	// Connection, access, no such database, deadlock, resources, shutdown, I/O, damaged data.
+	case "08", "28", "3D", "40", "53", "57", "58", "F0", "XX":
+		return true
+	}
+	return false
 }
 
 // away are MySQL's errors that are not caused by the statement: access, no such database, too many

@@ -48,14 +48,22 @@ const (
 	tableRuns  = "console_runs"
 )
 
-// Bounds of answers.
+// Bounds of answers. Other programs can write to the tables, so that no row is believed to be small.
 const (
-	// maxRecord bounds a record in bytes.
-	maxRecord = 8 << 20
+	// maxSaved, maxAudit and maxRun bound the records that are read in bytes. The server leaves out larger ones.
+	maxSaved, maxAudit, maxRun = 16 << 10, 128 << 10, 4 << 20
+	// maxName bounds names of masters and minions in characters.
+	maxName = 300
 	// page is the number of rows of one statement.
 	page = 200
+	// maxSavedRead bounds the rows that one call of SavedSince reads.
+	maxSavedRead = 20_000
 	// maxRunsOfMinion bounds the runs of one minion that Clean keeps, of each kind.
 	maxRunsOfMinion = 500
+	// maxRemoved bounds the rows that one statement removes for their age.
+	maxRemoved = 10_000
+	// stuck is the time after which the server ends a transaction whose master is gone: it holds a lock.
+	stuck = "SET LOCAL idle_in_transaction_session_timeout = 60000"
 )
 
 // Store is a database. It is safe for concurrent use. Its errors have the kind salt.Unavailable if a later attempt may
@@ -104,45 +112,61 @@ type Saved struct {
 	Record                string
 }
 
-// SavedSince returns the records that changed after a version, and the newest version. It returns all after version 0.
-func (s *Store) SavedSince(ctx context.Context, version int64) (records []string, next int64, err error) {
+// EachSaved calls do for the records that changed after a version, in this order, and returns the newest version. It
+// reads all after version 0. record is empty if it is larger than any that a master writes.
+func (s *Store) EachSaved(ctx context.Context, version int64, do func(id, record string) error) (next int64, err error) {
 	next = version
-	for {
+	for read := 0; ; {
 		n := 0
-		err = s.db.Rows(ctx, `SELECT version, record FROM `+tableSaved+` WHERE version > $1 ORDER BY version LIMIT `+strconv.Itoa(page), []any{next},
-			func(scan func(...any) error) error {
-				var text string
-				if err := scan(&next, &text); err != nil {
-					return err
-				}
-				n++
-				if len(text) <= maxRecord {
-					records = append(records, text)
-				}
-				return nil
-			})
-		if err != nil || n < page {
-			return records, next, failed(err)
+		err = s.db.Rows(ctx, `SELECT version, left(id, 32), `+bounded("record", maxSaved)+` FROM `+tableSaved+` WHERE version > $1
+			ORDER BY version LIMIT `+strconv.Itoa(page), []any{next}, func(scan func(...any) error) error {
+			var id, text string
+			if err := scan(&next, &id, &text); err != nil {
+				return err
+			}
+			n++
+			return do(id, text)
+		})
+		if read += n; err != nil || n < page {
+			return next, failed(err)
+		}
+		if read >= maxSavedRead {
+			return next, salt.Errorf(salt.Unavailable, "the table %s has more rows than masters write: delete what is not theirs", tableSaved)
 		}
 	}
 }
 
-// PutSaved stores records, and replaces those with the same id.
+// bounded returns the expression for a column with an empty string in place of a text of more bytes.
+func bounded(column string, most int) string {
+	return fmt.Sprintf("CASE WHEN octet_length(%[1]s) <= %[2]d THEN %[1]s ELSE '' END", column, most)
+}
+
+// PutSaved stores records, and replaces those with the same id. The ids must differ.
 func (s *Store) PutSaved(ctx context.Context, records []Saved) error {
+	values := make([]any, 0, 6*len(records))
+	for _, r := range records {
+		values = append(values, r.ID, plain(r.Kind), plain(r.Owner), plain(r.Name), r.Deleted, plain(r.Record))
+	}
+	return s.put(ctx, tableSaved, `(id, kind, owner, name, deleted, record)`, 6, values, `(id) DO UPDATE SET kind = excluded.kind,
+		owner = excluded.owner, name = excluded.name, deleted = excluded.deleted, record = excluded.record, version = nextval('console_saved_version')`)
+}
+
+// put inserts rows by one statement, so that a slow server does not need more time for more of them.
+func (s *Store) put(ctx context.Context, table, columns string, width int, values []any, conflict string) error {
+	if len(values) == 0 {
+		return nil
+	}
 	return s.within(ctx, func(tx *remote.Tx) error {
-		// Readers ask for what is newer than a version: versions must become visible in their order.
-		if _, err := tx.Do(ctx, `LOCK TABLE `+tableSaved+` IN SHARE ROW EXCLUSIVE MODE`); err != nil {
+		// Readers ask for what is newer than a number: numbers must become visible in their order.
+		if _, err := tx.Do(ctx, stuck+`; LOCK TABLE `+table+` IN SHARE ROW EXCLUSIVE MODE`); err != nil {
 			return err
 		}
-		for _, r := range records {
-			if _, err := tx.Do(ctx, `INSERT INTO `+tableSaved+` (id, kind, owner, name, deleted, record) VALUES ($1, $2, $3, $4, $5, $6)
-				ON CONFLICT (id) DO UPDATE SET kind = excluded.kind, owner = excluded.owner, name = excluded.name, deleted = excluded.deleted,
-				record = excluded.record, version = nextval('console_saved_version')`,
-				r.ID, plain(r.Kind), plain(r.Owner), plain(r.Name), r.Deleted, plain(r.Record)); err != nil {
-				return err
-			}
+		rows := make([]string, len(values)/width)
+		for i := range rows {
+			rows[i] = remote.In(i*width+1, width)
 		}
-		return nil
+		_, err := tx.Do(ctx, `INSERT INTO `+table+` `+columns+` VALUES `+strings.Join(rows, ", ")+` ON CONFLICT `+conflict, values...)
+		return err
 	})
 }
 
@@ -197,17 +221,18 @@ const maxAuditRead = 20_000
 // EachAudit calls do for audit records of all masters, the newest first, until do returns false. It reads at most
 // the newest 20,000.
 func (s *Store) EachAudit(ctx context.Context, do func(master, record string) (more bool)) error {
+	// The order is that of the column a.at: at alone would be its text, which no index has, in the order of characters.
 	at, id := "infinity", int64(0)
 	for read := 0; read < maxAuditRead; {
 		n, more := 0, true
-		err := s.db.Rows(ctx, `SELECT CAST(at AS text), id, master_id, record FROM `+tableAudit+` WHERE (at, id) < ($1::timestamptz, $2)
-			ORDER BY at DESC, id DESC LIMIT `+strconv.Itoa(page), []any{at, id}, func(scan func(...any) error) error {
+		err := s.db.Rows(ctx, `SELECT CAST(at AS text), id, left(master_id, `+strconv.Itoa(maxName)+`), `+bounded("record", maxAudit)+` FROM `+tableAudit+` a
+			WHERE (a.at, a.id) < ($1::timestamptz, $2) ORDER BY a.at DESC, a.id DESC LIMIT `+strconv.Itoa(page), []any{at, id}, func(scan func(...any) error) error {
 			var master, record string
 			if err := scan(&at, &id, &master, &record); err != nil {
 				return err
 			}
 			n++
-			more = more && do(master, record)
+			more = more && (record == "" || do(master, record))
 			return nil
 		})
 		if err != nil || !more || n < page {
@@ -229,20 +254,11 @@ type Run struct {
 
 // PutRuns stores runs. It does not replace those that are stored.
 func (s *Store) PutRuns(ctx context.Context, runs []Run) error {
-	return s.within(ctx, func(tx *remote.Tx) error {
-		// As in PutSaved.
-		if _, err := tx.Do(ctx, `LOCK TABLE `+tableRuns+` IN SHARE ROW EXCLUSIVE MODE`); err != nil {
-			return err
-		}
-		for _, r := range runs {
-			if _, err := tx.Do(ctx, `INSERT INTO `+tableRuns+` (minion, jid, test, at, fun, failed, changed, drift, record)
-				VALUES ($1, $2, $3, $4::timestamptz, $5, $6, $7, $8, $9) ON CONFLICT (minion, test, jid) DO NOTHING`,
-				plain(r.Minion), plain(r.JID), r.Test, stamp(r.At), plain(r.Fun), r.Failed, r.Changed, r.Drift, plain(r.Record)); err != nil {
-				return err
-			}
-		}
-		return nil
-	})
+	values := make([]any, 0, 9*len(runs))
+	for _, r := range runs {
+		values = append(values, plain(r.Minion), plain(r.JID), r.Test, stamp(r.At), plain(r.Fun), r.Failed, r.Changed, r.Drift, plain(r.Record))
+	}
+	return s.put(ctx, tableRuns, `(minion, jid, test, at, fun, failed, changed, drift, record)`, 9, values, `(minion, test, jid) DO NOTHING`)
 }
 
 // Place is a position in the runs, for the next page.
@@ -260,49 +276,61 @@ func (s *Store) NewestRun(ctx context.Context) (p Place, err error) {
 	return p, failed(err)
 }
 
-// LastRuns returns a page of the last runs of each minion, with and without test. more is false at the end.
-func (s *Store) LastRuns(ctx context.Context, after Place) (runs []Run, next Place, more bool, err error) {
+// LastRuns calls do for a page of the last runs of each minion, with and without test. more is false at the end.
+func (s *Store) LastRuns(ctx context.Context, after Place, do func(Run)) (next Place, more bool, err error) {
+	n := 0
 	next = after
-	err = s.db.Rows(ctx, `SELECT DISTINCT ON (minion, test) minion, test, jid, record FROM `+tableRuns+` WHERE (minion, test) > ($1, $2)
-		ORDER BY minion, test, jid DESC LIMIT `+strconv.Itoa(page), []any{after.Minion, after.Test}, func(scan func(...any) error) error {
-		var r Run
-		if err := scan(&r.Minion, &r.Test, &r.JID, &r.Record); err != nil {
-			return err
-		}
-		next.Minion, next.Test = r.Minion, r.Test
-		runs = append(runs, r)
-		return nil
-	})
-	return runs, next, len(runs) == page, failed(err)
-}
-
-// RunsSince returns a page of the runs that were stored after a place. more is false at the end.
-func (s *Store) RunsSince(ctx context.Context, after Place) (runs []Run, next Place, more bool, err error) {
-	next = after
-	err = s.db.Rows(ctx, `SELECT id, minion, test, jid, record FROM `+tableRuns+` WHERE id > $1 ORDER BY id LIMIT `+strconv.Itoa(page), []any{after.ID},
-		func(scan func(...any) error) error {
+	err = s.db.Rows(ctx, `SELECT DISTINCT ON (minion, test) minion, test, jid, `+bounded("record", maxRun)+` FROM `+tableRuns+`
+		WHERE (minion, test) > ($1, $2) AND length(minion) <= `+strconv.Itoa(maxName)+` ORDER BY minion, test, jid DESC LIMIT `+strconv.Itoa(page),
+		[]any{after.Minion, after.Test}, func(scan func(...any) error) error {
 			var r Run
-			if err := scan(&next.ID, &r.Minion, &r.Test, &r.JID, &r.Record); err != nil {
+			if err := scan(&r.Minion, &r.Test, &r.JID, &r.Record); err != nil {
 				return err
 			}
-			runs = append(runs, r)
+			n++
+			next.Minion, next.Test = r.Minion, r.Test
+			do(r)
 			return nil
 		})
-	return runs, next, len(runs) == page, failed(err)
+	return next, n == page, failed(err)
+}
+
+// RunsSince calls do for a page of the runs that were stored after a place. more is false at the end.
+func (s *Store) RunsSince(ctx context.Context, after Place, do func(Run)) (next Place, more bool, err error) {
+	n := 0
+	next = after
+	err = s.db.Rows(ctx, `SELECT id, left(minion, `+strconv.Itoa(maxName)+`), test, jid, `+bounded("record", maxRun)+` FROM `+tableRuns+`
+		WHERE id > $1 ORDER BY id LIMIT `+strconv.Itoa(page), []any{after.ID}, func(scan func(...any) error) error {
+		var r Run
+		if err := scan(&next.ID, &r.Minion, &r.Test, &r.JID, &r.Record); err != nil {
+			return err
+		}
+		n++
+		do(r)
+		return nil
+	})
+	return next, n == page, failed(err)
 }
 
 // Clean removes audit records and runs that are older than keep, but keeps the last runs of each minion, and of each
-// minion only the newest 500 with and without test. With keep 0 it removes by number only.
-func (s *Store) Clean(ctx context.Context, keep time.Duration) error {
+// minion only the newest 500 with and without test. With keep 0 it removes by number only. Old is what is old by the
+// server's clock and by removal, the time of the master: one of the clocks may be wrong.
+func (s *Store) Clean(ctx context.Context, keep time.Duration, removal time.Time) error {
 	if keep > 0 {
-		age := []any{strconv.FormatInt(int64(keep/time.Second), 10) + " seconds"}
+		const old = `at < least(now(), $1::timestamptz) - $2::interval`
+		some := " LIMIT " + strconv.Itoa(maxRemoved) + ")"
+		age := []any{stamp(removal), strconv.FormatInt(int64(keep/time.Second), 10) + " seconds"}
 		for _, q := range []string{
-			`DELETE FROM ` + tableAudit + ` WHERE at < now() - $1::interval`,
-			`DELETE FROM ` + tableRuns + ` r WHERE r.at < now() - $1::interval
-				AND EXISTS (SELECT 1 FROM ` + tableRuns + ` n WHERE n.minion = r.minion AND n.test = r.test AND n.jid > r.jid)`,
+			`DELETE FROM ` + tableAudit + ` WHERE id IN (SELECT id FROM ` + tableAudit + ` WHERE ` + old + some,
+			`DELETE FROM ` + tableRuns + ` WHERE id IN (SELECT id FROM ` + tableRuns + ` r WHERE ` + old + `
+				AND EXISTS (SELECT 1 FROM ` + tableRuns + ` n WHERE n.minion = r.minion AND n.test = r.test AND n.jid > r.jid)` + some,
 		} {
-			if _, err := s.db.Do(ctx, q, age...); err != nil {
-				return failed(err)
+			// Some at a time, so that what is done stays done when the time is over.
+			for n := int64(maxRemoved); n == maxRemoved; {
+				var err error
+				if n, err = s.db.Do(ctx, q, age...); err != nil {
+					return failed(err)
+				}
 			}
 		}
 	}
@@ -321,8 +349,10 @@ type Usage struct {
 
 // Usage returns the sizes of the tables.
 func (s *Store) Usage(ctx context.Context) (out []Usage, err error) {
+	// Go has no infinite time, and JSON no year of five digits.
+	const oldest = "min(at) FILTER (WHERE at BETWEEN '1970-01-01' AND '9999-01-01')"
 	for _, t := range []struct{ name, table, time string }{
-		{"audit", tableAudit, "min(at)"}, {"states", tableRuns, "min(at)"}, {"saved", tableSaved, "NULL::timestamptz"},
+		{"audit", tableAudit, oldest}, {"states", tableRuns, oldest}, {"saved", tableSaved, "NULL::timestamptz"},
 	} {
 		u := Usage{Name: t.name}
 		var oldest sql.NullTime

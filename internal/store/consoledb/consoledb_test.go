@@ -21,21 +21,35 @@ func must(t *testing.T, err error) {
 	}
 }
 
-// TestTables stores and reads back all that the tables hold, also texts that PostgreSQL does not accept as they are, and
-// removes what is old.
-func TestTables(t *testing.T) {
-	t.Parallel()
+// open starts a server, and opens its database without tables.
+func open(t *testing.T) (*Store, *servertest.Server) {
+	t.Helper()
 	server := servertest.Postgres(t)
 	t.Cleanup(server.Remove)
 	s, err := Open("postgres", remote.Options(value.DictOf("returner.postgres.host", server.Host, "returner.postgres.port", int64(server.Port),
 		"returner.postgres.passwd", server.Password)), 20*time.Second)
 	must(t, err)
 	t.Cleanup(func() { s.Close() })
+	return s, server
+}
+
+// TestTables stores and reads back all that the tables hold, also texts that PostgreSQL does not accept as they are, and
+// removes what is old.
+func TestTables(t *testing.T) {
+	t.Parallel()
+	s, server := open(t)
 	ctx := context.Background()
 	if _, err := Open("redis", remote.Options(nil), time.Second); salt.KindOf(err) != salt.Invalid {
 		t.Errorf("a server that is no PostgreSQL: %v", err)
 	}
-	if _, _, err := s.SavedSince(ctx, 0); salt.KindOf(err) != salt.Unavailable || !strings.Contains(err.Error(), "brine migrate schema console_store") {
+	saved := func(version int64) (texts []string, next int64, err error) {
+		next, err = s.EachSaved(ctx, version, func(_, text string) error {
+			texts = append(texts, text)
+			return nil
+		})
+		return texts, next, err
+	}
+	if _, _, err := saved(0); salt.KindOf(err) != salt.Unavailable || !strings.Contains(err.Error(), "brine migrate schema console_store") {
 		t.Errorf("without tables: %v", err)
 	}
 	for range 2 {
@@ -49,17 +63,17 @@ func TestTables(t *testing.T) {
 		many = append(many, Saved{ID: fmt.Sprintf("%032d", i), Kind: "target", Owner: hostile, Name: hostile, Record: fmt.Sprint("first ", i)})
 	}
 	must(t, s.PutSaved(ctx, many))
-	texts, version, err := s.SavedSince(ctx, 0)
+	texts, version, err := saved(0)
 	must(t, err)
 	if len(texts) != len(many) || texts[0] != "first 0" || texts[len(texts)-1] != fmt.Sprint("first ", len(many)-1) {
 		t.Errorf("%d records", len(texts))
 	}
 	must(t, s.PutSaved(ctx, []Saved{{ID: many[0].ID, Deleted: true, Record: "second"}}))
-	texts, next, err := s.SavedSince(ctx, version)
+	texts, next, err := saved(version)
 	if err != nil || !slices.Equal(texts, []string{"second"}) || next <= version {
 		t.Errorf("changes: %q %d %v", texts, next, err)
 	}
-	if texts, again, err := s.SavedSince(ctx, next); err != nil || len(texts) != 0 || again != next {
+	if texts, again, err := saved(next); err != nil || len(texts) != 0 || again != next {
 		t.Errorf("without changes: %q %d %v", texts, again, err)
 	}
 
@@ -105,12 +119,15 @@ func TestTables(t *testing.T) {
 		}
 		return out
 	}
-	runs, _, more, err := s.LastRuns(ctx, Place{})
+	var runs []Run
+	collect := func(r Run) { runs = append(runs, r) }
+	_, more, err := s.LastRuns(ctx, Place{}, collect)
 	want := []string{"a 20260101000000000000 false", "a 20250102000000000000 true", "b 20250101000000000000 false"}
 	if err != nil || more || !slices.Equal(names(runs), want) {
 		t.Errorf("the last runs: %q %v %v", names(runs), more, err)
 	}
-	if runs, _, more, err = s.RunsSince(ctx, place); err != nil || more || !slices.Equal(names(runs), want[:1]) {
+	runs = nil
+	if _, more, err = s.RunsSince(ctx, place, collect); err != nil || more || !slices.Equal(names(runs), want[:1]) {
 		t.Errorf("new runs: %q %v %v", names(runs), more, err)
 	}
 
@@ -120,15 +137,21 @@ func TestTables(t *testing.T) {
 		usage[1].Count != 4 {
 		t.Errorf("usage: %+v %v", usage, err)
 	}
-	must(t, s.Clean(ctx, 0))
+	must(t, s.Clean(ctx, 0, now))
 	if got := audits(); len(got) != page+11 {
 		t.Errorf("%d audit records of %d stay without a limit", len(got), page+11)
 	}
-	must(t, s.Clean(ctx, 90*24*time.Hour))
+	const days = 90 * 24 * time.Hour
+	must(t, s.Clean(ctx, days, now.Add(-100*365*24*time.Hour)))
+	if got := audits(); len(got) != page+11 {
+		t.Errorf("a master whose time is in doubt removed audit records: %d of %d are left", len(got), page+11)
+	}
+	must(t, s.Clean(ctx, days, now.Add(100*365*24*time.Hour)))
 	if got := audits(); len(got) != page+10 || slices.Contains(got, "old") {
 		t.Errorf("%d audit records", len(got))
 	}
-	if runs, _, _, err = s.RunsSince(ctx, Place{}); err != nil || len(runs) != 3 || !slices.Equal(names(runs[:2]), want[1:]) || names(runs)[2] != want[0] {
+	runs = nil
+	if _, _, err = s.RunsSince(ctx, Place{}, collect); err != nil || len(runs) != 3 || !slices.Equal(names(runs[:2]), want[1:]) || names(runs)[2] != want[0] {
 		t.Errorf("the runs that stay: %q %v", names(runs), err)
 	}
 	var flood []Run
@@ -136,8 +159,87 @@ func TestTables(t *testing.T) {
 		flood = append(flood, run("c", fmt.Sprintf("2026020100%010d", i), false, now))
 	}
 	must(t, s.PutRuns(ctx, flood))
-	must(t, s.Clean(ctx, 0))
+	must(t, s.Clean(ctx, 0, now))
 	if out := strings.TrimSpace(server.Exec(t, "salt", "SELECT count(*), min(jid) FROM console_runs WHERE minion = 'c';")); out != "500|20260201000000000020" {
 		t.Errorf("the runs of a minion that returns very often: %s", out)
+	}
+}
+
+// TestHostileRows reads tables to which another program has written: rows of 10 MB, damaged ones, times that Go or JSON
+// does not know.
+func TestHostileRows(t *testing.T) {
+	t.Parallel()
+	s, server := open(t)
+	ctx := t.Context()
+	server.Exec(t, "salt", "SET ROLE salt;\n"+Schema())
+	server.Exec(t, "salt", `INSERT INTO console_saved (id, kind, owner, name, deleted, record) VALUES
+			('large', 'view', 'o', 'n', false, repeat('x', 10000000)), ('small', 'view', 'o', repeat('n', 10000000), false, '{');
+		INSERT INTO console_audit (entry, at, master_id, username, fun, result, record) VALUES ('1', now(), 'm', 'u', 'f', 'r', repeat('x', 10000000)),
+			('2', '-infinity', repeat('m', 10000000), 'u', 'f', 'r', 'old'), ('3', '4000-01-01 BC', 'm', 'u', 'f', 'r', 'older'),
+			('4', '290000-01-01', 'm', 'u', 'f', 'r', 'late'), ('5', '2020-01-02', 'm', 'u', 'f', 'r', 'good');
+		INSERT INTO console_runs (minion, jid, test, at, fun, failed, changed, drift, record) VALUES
+			('m', 'a', false, 'infinity', 'f', -1, 0, 0, repeat('x', 10000000)), (repeat('m', 1000), 'b', false, '-infinity', 'f', 0, 0, 0, 'long name'),
+			('m', 'b', true, now(), 'f', 0, 0, 0, 'good');`)
+	var got []string
+	_, err := s.EachSaved(ctx, 0, func(id, text string) error {
+		got = append(got, id+" "+text)
+		return nil
+	})
+	if err != nil || !slices.Equal(got, []string{"large ", "small {"}) {
+		t.Errorf("saved: %.200q %v", got, err)
+	}
+	got = nil
+	must(t, s.EachAudit(ctx, func(master, text string) bool {
+		got = append(got, fmt.Sprint(len(master), " ", text))
+		return true
+	}))
+	if !slices.Equal(got, []string{"1 late", "1 good", "1 older", "300 old"}) {
+		t.Errorf("audit records: %.200q", got)
+	}
+	got = nil
+	collect := func(r Run) { got = append(got, r.Minion+" "+r.Record) }
+	if _, more, err := s.LastRuns(ctx, Place{}, collect); err != nil || more || !slices.Equal(got, []string{"m ", "m good"}) {
+		t.Errorf("the last runs: %.200q %v", got, err)
+	}
+	got = nil
+	if _, _, err := s.RunsSince(ctx, Place{}, collect); err != nil || len(got) != 3 || len(got[1]) != 300+len(" long name") {
+		t.Errorf("all runs: %.200q %v", got, err)
+	}
+	usage, err := s.Usage(ctx)
+	if err != nil || usage[0].Oldest.Year() != 2020 || usage[1].Oldest.Year() < 2026 {
+		t.Errorf("usage: %+v %v", usage, err)
+	}
+
+	// A master that ends in a transaction holds its lock for a minute, not for hours.
+	tx, err := s.db.Begin(ctx)
+	must(t, err)
+	defer tx.End()
+	_, err = tx.Do(ctx, stuck)
+	must(t, err)
+	must(t, tx.Rows(ctx, "SHOW idle_in_transaction_session_timeout", nil, func(scan func(...any) error) error {
+		var limit string
+		if err := scan(&limit); err != nil || limit != "1min" {
+			t.Errorf("the limit of a transaction: %q %v", limit, err)
+		}
+		return nil
+	}))
+}
+
+// TestReadOnly: a server that is read only for a while (a standby, or one that an administrator protects) refuses nothing
+// for good.
+func TestReadOnly(t *testing.T) {
+	t.Parallel()
+	s, server := open(t)
+	server.Exec(t, "salt", "SET ROLE salt;\n"+Schema())
+	server.Exec(t, "salt", "ALTER DATABASE salt SET default_transaction_read_only = on;")
+	queued := Queued(value.DictOf("user", "alice", "fun", "test.ping", "result", "done", "time", "2026-01-02T03:04:05"))
+	for what, err := range map[string]error{
+		"an audit record": s.Deliver(t.Context(), "m", queued),
+		"a saved record":  s.PutSaved(t.Context(), []Saved{{ID: "1", Record: "{}"}}),
+		"a run":           s.PutRuns(t.Context(), []Run{{Minion: "m", JID: "1", At: time.Now(), Record: "{}"}}),
+	} {
+		if salt.KindOf(err) != salt.Unavailable || !strings.Contains(err.Error(), "read-only") {
+			t.Errorf("%s: %v", what, err)
+		}
 	}
 }

@@ -59,11 +59,12 @@ type Single struct {
 const maxSingleBodies = 256 << 10
 
 // Singles returns the runs of the minions, at most some, that have changed since a number of changes; that number for the
-// next call, and whether there are more. It leaves out those for which skip returns true.
+// next call, and whether there are more. It stops after 4 MiB, and leaves out those for which skip returns true.
 func (s *Store) Singles(number uint64, most int, skip func(minion string, r *Run) bool) (out []Single, next uint64, more bool, err error) {
-	changed, next := s.changedSince(number)
+	changed, now := s.changedSince(number)
+	next, total := now, 0
 	for i, c := range changed {
-		if i >= most {
+		if i >= most || total > maxShared {
 			return out, next, true, nil
 		}
 		next = c.at
@@ -89,9 +90,10 @@ func (s *Store) Singles(number uint64, most int, skip func(minion string, r *Run
 				return nil, number, false, err
 			}
 			out = append(out, Single{c.id, r, shared})
+			total += len(shared)
 		}
 	}
-	return out, next, false, nil
+	return out, now, false, nil
 }
 
 // changedMinion is a minion with the number of its last change.
