@@ -36,8 +36,8 @@ var savedKinds = map[string][]string{
 	"target": {"tgt", "tgt_type"},
 	"job":    {"tgt", "tgt_type", "fun", "arg", "kwarg", "args", "batch", "timeout"},
 	"view":   {"page", "query", "columns"},
-	// schedule is an entry of a minion's option schedule.
-	"schedule": {"tgt", "tgt_type", "schedule"},
+	// schedule is an entry of a minion's option schedule. given is what a console knows of the job that gave it to minions.
+	"schedule": {"tgt", "tgt_type", "schedule", "given"},
 }
 
 // savedNeeds are the keys that must be there.
@@ -55,7 +55,7 @@ func savedModule(d Deps) fn.Module {
 			fn.Example("salt-run saved.list"), fn.Example("salt-run saved.list target")),
 		fn.Of("put", s.putPrivate, `Save a target, a job, a schedule or a view for the calling user alone. One of the same kind and name is replaced.
 
-data has for a target tgt and tgt_type; for a job also fun, arg, kwarg, args (the arguments as typed), batch and timeout; for a schedule tgt, tgt_type and schedule, an entry as in the option schedule of a minion; for a view page, query and columns.`,
+data has for a target tgt and tgt_type; for a job also fun, arg, kwarg, args (the arguments as typed), batch and timeout; for a schedule tgt, tgt_type and schedule, an entry as in the option schedule of a minion, and given, what a console knows of the job that gave it to minions; for a view page, query and columns.`,
 			fn.Example("salt-run saved.put target web data='{tgt: \"web*\", tgt_type: glob}'"),
 			fn.Example("salt-run saved.put schedule nightly data='{tgt: \"*\", schedule: {function: state.apply, days: 1}}'")),
 		fn.Of("put_public", s.putPublic, `Save a target, a job, a schedule or a view that all users see. See saved.put.`,

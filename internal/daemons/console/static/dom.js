@@ -59,14 +59,14 @@ export function say(text) {
   document.getElementById("live").textContent = visible(text);
 }
 
-// ask shows a dialog and resolves to whether it was confirmed.
-export function ask(title, body, action, danger) {
+// ask shows a dialog and resolves to whether it was confirmed. no is the text of the button that does not.
+export function ask(title, body, action, danger, no) {
   return new Promise((done) => {
     const end = (ok) => { box.close(); box.remove(); done(ok); };
     const box = h("dialog", { "aria-label": title, on: { cancel: (e) => { e.preventDefault(); end(false); } } },
       h("h2", {}, title), body,
       h("div", { class: "fields" },
-        action && h("button", { type: "button", class: "cancel", on: { click: () => end(false) } }, "Cancel"),
+        action && h("button", { type: "button", class: "cancel", on: { click: () => end(false) } }, no || "Cancel"),
         h("button", { type: "button", class: danger ? "danger confirm" : "main confirm", on: { click: () => end(true) } }, action || "Close")));
     document.body.append(box);
     box.showModal();

@@ -2,6 +2,7 @@
 
 import { h, fill, table, row, status, ask, say } from "./dom.js";
 import { read, look, remove, write } from "./api.js";
+import { store } from "./store.js";
 import { quoted, types, words } from "./run.js";
 import { address, date, plain } from "./text.js";
 
@@ -44,10 +45,37 @@ const rule = (s) => {
   return [every.length > 0 && "every " + every.join(", "), s.cron && "cron " + plain(s.cron), s.when && "at " + plain(s.when), s.once && "once at " + plain(s.once)].filter(Boolean).join(", ");
 };
 
+// waits are the pauses in milliseconds after which the answers to a job are read again.
+const waits = [200, 300, 500, 1000, 1000, 2000, 3000, 4000, 6000, 10000, 20000];
+
+// some writes as many names as a record has place for.
+function some(names) {
+  const out = [];
+  for (const n of names) if (out.join().length + n.length < 400) out.push(n);
+  return out;
+}
+
+const named = (names, count) => names.map((n) => plain(n)).join(", ") + (count > names.length ? " and " + (count - names.length) + " more" : "");
+
+// givenOf is the part of a record that says which job gave its entry to minions, or took it from them, and who has not done it.
+// A change of the entry leaves it out.
+function givenOf(s) {
+  const g = known(known(s.data).given);
+  const missing = Array.isArray(g.missing) ? g.missing : [];
+  return { jid: typeof g.jid === "string" ? g.jid : "", minions: Number(g.minions) || 0, missing, count: Math.max(Number(g.count) || 0, missing.length), removed: g.removed === true };
+}
+
+function givenStatus(s) {
+  const g = givenOf(s);
+  if (!g.jid) return h("div", { class: "given" }, status("waiting", "on the master only"));
+  const job = h("a", { href: "#/jobs/" + address(g.jid) }, g.count > 0 ? "the job" : g.removed ? "removed from " + g.minions + " minions" : "given to " + g.minions + (g.minions === 1 ? " minion" : " minions"));
+  return h("div", { class: "given" }, g.count > 0 && [status("failed", (g.removed ? "not removed from " : "not given to ") + named(g.missing, g.count)), " "], job);
+}
+
 // savedSchedules shows the saved schedules with a form, null without the permission.
 export function savedSchedules(user) {
   if (!user.may["runner.saved.list"]) return null;
-  const list = h("div", { id: "saved-schedules" }), error = h("p", { class: "error", role: "alert", id: "saved-error" });
+  const list = h("div", { id: "saved-schedules" }), progress = h("p", { class: "quiet", role: "status", id: "s-progress" }), error = h("p", { class: "error", role: "alert", id: "saved-error" });
   const field = (id, props) => h("input", { id: "s-" + id, spellcheck: "false", autocapitalize: "none", autocomplete: "off", ...props });
   const name = field("name", { required: true, maxlength: 100 }), tgt = field("tgt", { required: true, value: "*" }), fun = field("fun", { required: true, list: "s-functions" }), args = field("args");
   const type = h("select", { id: "s-tgt_type" }, types.map((t) => h("option", { value: t }, t)));
@@ -113,12 +141,20 @@ export function savedSchedules(user) {
       fill(error, x.message);
       return;
     }
-    const before = old, to = name.value.trim();
+    const before = old, to = name.value.trim(), mine = before && before.own;
     if (!await save(to, data, open.checked)) return;
-    if (before && before.own && before.name !== to) await drop(before);
+    if (mine && before.name !== to) await drop(before);
     form.hidden = true;
     add.focus();
     say("Saved.");
+    if (!mine || !user.commands) return;
+    if (before.name !== to || JSON.stringify([known(before.data).tgt, known(before.data).tgt_type]) !== JSON.stringify([data.tgt, data.tgt_type])) await send(before, true);
+    await offer(to);
+  };
+  // offer asks whether minions get the changed entry at once.
+  const offer = async (of) => {
+    const s = all.find((x) => x.own && x.name === of);
+    if (s && user.commands && !over) await send(s, false, "It is saved on the master. Minions that have it go on with what they have until they get the change. ");
   };
   const drop = async (s) => {
     try {
@@ -130,13 +166,71 @@ export function savedSchedules(user) {
   };
   const turn = async (s) => {
     const e = known(s.data.schedule), on = e.enabled === false;
-    if (await save(s.name, { ...s.data, schedule: { ...e, enabled: on } }, s.public)) say(on ? "Enabled." : "Disabled.");
+    const data = { ...s.data, schedule: { ...e, enabled: on } };
+    delete data.given;
+    if (!await save(s.name, data, s.public)) return;
+    say(on ? "Enabled." : "Disabled.");
+    await offer(s.name);
+  };
+  // answers reads which minions have done a job, and which not.
+  const answers = async (jid, take) => {
+    let ids = [], results = {};
+    if (user.may["runner.fleet.job"]) {
+      try {
+        const d = await look("job", { jid });
+        ids = d.minions;
+        results = { ...d.results };
+      } catch { /* the stream may know it */ }
+    }
+    const j = store.jobs.get(jid);
+    if (j) {
+      for (const id of j.about && Array.isArray(j.about.minions) ? j.about.minions : []) if (!ids.includes(id) && id !== "\u2026") ids.push(id);
+      for (const [id, r] of j.results) {
+        if (!ids.includes(id)) ids.push(id);
+        if (!Object.hasOwn(results, id)) results[id] = r;
+      }
+    }
+    const done = (r) => (take || r.cut ? !r.failed : known(known(r.return)["schedule.add"]).result === true);
+    const missing = ids.filter((id) => !Object.hasOwn(results, id) || !done(results[id]));
+    return { minions: ids.length, missing };
+  };
+  // note stores who has done a job, unless the entry has changed since then.
+  const note = async (s, jid, take, got) => {
+    const now = all.find((x) => x.id === s.id);
+    if (!now || !now.own || !put || entryOf(now) !== entryOf(s)) return;
+    const given = { jid, minions: got.minions, missing: some(got.missing), count: got.missing.length, removed: take };
+    await save(now.name, { ...now.data, given }, now.public);
+  };
+  const entryOf = (s) => JSON.stringify([s.name, known(s.data).tgt, known(s.data).tgt_type, known(s.data).schedule]);
+  // follow shows the answers to a job as they arrive.
+  const follow = async (s, jid, take) => {
+    let noted = "";
+    for (const wait of waits) {
+      await new Promise((r) => setTimeout(r, wait));
+      if (over) return;
+      const got = await answers(jid, take);
+      if (over) return;
+      const text = s.name + (take ? ": removed from " : ": given to ") + (got.minions - got.missing.length) + " of " + got.minions + " minions. ";
+      fill(progress, text, got.missing.length > 0 && "Not yet: " + named(some(got.missing), got.missing.length) + ". They go on with what they have. ", h("a", { href: "#/jobs/" + address(jid) }, "The job"));
+      const state = got.minions > 0 ? JSON.stringify(got) : "";
+      if (state && state !== noted) await note(s, jid, take, got);
+      noted = state;
+      if (state && got.missing.length === 0) return;
+    }
+  };
+  // check reads the answers to earlier jobs that minions had not done.
+  const check = async () => {
+    for (const s of all.filter((x) => x.own && givenOf(x).count > 0).slice(0, 20)) {
+      const g = givenOf(s), got = await answers(g.jid, g.removed);
+      if (over) return;
+      if (got.minions >= g.minions && got.missing.length < g.count) await note(s, g.jid, g.removed, got);
+    }
   };
   // send gives an entry to its minions in place of one with its name, or takes it from them.
-  const send = async (s, take) => {
+  const send = async (s, take, why) => {
     const d = known(s.data), e = known(d.schedule), target = Array.isArray(d.tgt) ? d.tgt.join(",") : String(d.tgt ?? "");
-    const what = h("p", {}, take ? "Remove " : "Give ", h("strong", { class: "data" }, s.name), take ? " from the minions that match " : " to the minions that match ", h("strong", { class: "data" }, target), "?");
-    if (!await ask(take ? "Remove from minions" : "Give to minions", what, take ? "Remove" : "Give", take)) return;
+    const what = h("p", {}, why, take ? "Remove " : "Give ", h("strong", { class: "data" }, s.name), take ? " from the minions that match " : " to the minions that match ", h("strong", { class: "data" }, target), "?");
+    if (!await ask(take ? "Remove from minions" : "Give to minions", what, take ? "Remove" : "Give", take, why && "Not now")) return;
     const kw = { __kwarg__: true };
     for (const k of keywords) if (Object.hasOwn(e, k)) kw[k] = e[k];
     if (Array.isArray(e.args)) kw.job_args = e.args;
@@ -145,7 +239,8 @@ export function savedSchedules(user) {
     Object.assign(job, take ? { fun: "schedule.delete", arg: [s.name] } : { fun: ["schedule.delete", "schedule.add"], arg: [[s.name], [s.name, kw]] });
     try {
       const got = await write("jobs", job);
-      location.hash = got.approval ? "#/approvals" : "#/jobs/" + address(got.jid);
+      if (got.approval) location.hash = "#/approvals";
+      else if (!over) follow(s, got.jid, Boolean(take));
     } catch (x) {
       if (!over) fill(error, x.status === 404 ? "No minion matches the target." : x.message);
     }
@@ -158,7 +253,7 @@ export function savedSchedules(user) {
         const d = known(s.data), e = known(d.schedule), of = ran.get(s.name) || { minions: 0 }, next = s.next || of.next;
         const may = s.own ? user.may["runner.saved.remove"] : user.may["runner.saved.remove_any"];
         return row([[h("span", { class: "data" }, s.name), h("div", { class: "quiet" }, s.own ? (s.public ? "for all" : "") : "by " + s.owner)], h("span", { class: "data" }, plain(d.tgt ?? "")),
-          h("span", { class: "data" }, [plain(e.function ?? ""), " ", lineOf(e)].join("").slice(0, 300)), rule(e), e.enabled === false ? status("offline", "disabled") : status("ok", "enabled"),
+          h("span", { class: "data" }, [plain(e.function ?? ""), " ", lineOf(e)].join("").slice(0, 300)), rule(e), [e.enabled === false ? status("offline", "disabled") : status("ok", "enabled"), givenStatus(s)],
           of.last ? [h("a", { href: "#/jobs/" + address(of.last.jid) }, plain(of.last.time)), h("div", { class: "quiet" }, of.minions + (of.minions === 1 ? " minion has it" : " minions have it"))] : of.minions ? of.minions + " minions have it" : "",
           next && e.enabled !== false ? date(next) || plain(next) : "",
           h("div", { class: "tools" }, put && s.own && [button(s, "edit", "Edit", () => edit(s)), button(s, "turn", e.enabled === false ? "Enable" : "Disable", () => turn(s))],
@@ -199,9 +294,9 @@ export function savedSchedules(user) {
       user.may["runner.saved.put_public"] && h("label", { class: "check" }, open, " All users see it"),
       h("button", { type: "submit", class: "main", id: "s-save" }, "Save"), h("button", { type: "button", id: "s-cancel", on: { click: () => { form.hidden = true; add.focus(); } } }, "Cancel")));
   form.addEventListener("keydown", (e) => { if (e.key !== "Escape") return; e.stopPropagation(); form.hidden = true; add.focus(); });
-  load();
+  load().then(() => { if (!over && put) check(); });
   if (user.may["runner.fleet.schedules"]) read("schedules?limit=1000").then((d) => { if (!over) seen(d.rows); }, () => {});
   if (put && user.may["runner.fleet.functions"]) look("functions").then((list) => { if (!over) fill(names, list.map((f) => h("option", { value: f }))); }, () => {});
-  return { box: h("section", {}, h("h2", {}, "Saved schedules"), h("p", { class: "quiet" }, "They are stored on the master. Minions have them, and changes to them, when they are given to the minions."), error, put && h("div", { class: "fields" }, add), form, list),
+  return { box: h("section", {}, h("h2", {}, "Saved schedules"), h("p", { class: "quiet" }, "They are stored on the master. Minions have them, and changes to them, when they are given to the minions."), error, progress, put && h("div", { class: "fields" }, add), form, list),
     end: () => { over = true; } };
 }
