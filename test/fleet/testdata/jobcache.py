@@ -1,6 +1,7 @@
 """A job cache and event returner in files, as a master's module in Python."""
 import json
 import os
+import tempfile
 
 __virtualname__ = "kept"
 
@@ -14,8 +15,11 @@ def _path(*names):
 
 
 def _write(data, *names):
-    with open(_path(*names), "w") as out:
+    # Readers in other processes see no half of it.
+    number, new = tempfile.mkstemp(dir=_path())
+    with open(number, "w") as out:
         json.dump(data, out, default=str)
+    os.rename(new, _path(*names))
 
 
 def _read(*names):
