@@ -47,8 +47,10 @@ tools: ## what tests need of Debian's packages and this machine has not
 # Tests of the source, which read all of it: make lint runs them.
 SOURCE_TESTS := test/(arguments|english|layers|vetrules)
 # Tests that start many processes (daemons, database servers, git), need the NATS server, or measure.
+# Those of DECLARED link the whole program to read its declarations, and those of internal/ha search at random.
 SLOW_FLEETS := test/(api|badinput|cli|cluster|console|durable|federation|git|ha|interop|jobcache|metrics|packages|secrets|stores|syndic)
-SLOW := bench(/.*)?|cmd/brine-hub|internal/(cli/hub|daemons/hub/.*)|internal/catalogue/states/(databases|packages|vcs)|$(SLOW_FLEETS)|$(SOURCE_TESTS)
+DECLARED := internal/cli/(complete|doc|man|selfcheck)|test/differences
+SLOW := bench(/.*)?|cmd/brine-hub|internal/(cli/hub|daemons/hub/.*)|internal/ha/(record|voter)|$(DECLARED)|internal/catalogue/states/(databases|packages|vcs)|$(SLOW_FLEETS)|$(SOURCE_TESTS)
 # Tests whose subject is another process, which is built without the race detector: daemons, or
 # the programs that states call, one after the other, or that read the source.
 APART := $(SOURCE_TESTS)|test/(api|badinput|cli|cluster|console|durable|federation|git|ha|interop|jobcache|metrics|packages|registration|syndic)|internal/catalogue/states/(databases|packages|services|system|vcs)
