@@ -220,7 +220,9 @@ func (m *Master) wireStores() (err error) {
 	if m.eventIPC, err = event.Listen(m.bus, cfg.Events.Sockets(), cfg.Events.Options, m.log); err != nil {
 		return err
 	}
-	m.eventIPC.KeepReturns(cfg.HasSyndic)
+	if cfg.HasSyndic {
+		m.eventIPC.KeepReturns()
+	}
 	if m.templates, err = newTemplates(templates{
 		id: cfg.ID, cacheDir: cfg.CacheDir, opts: cfg.Opts, ctx: m.life.context, settings: m.settings, log: m.log,
 		runners: func() *fn.Registry { return m.runners.registry },

@@ -19,7 +19,7 @@ func returnTag(n int) string { return fmt.Sprintf("salt/job/20260101000000000001
 func TestReturnsBeforeReconnection(t *testing.T) {
 	bus := NewBus(1 << 20)
 	s := serve(t, bus, masterSockets(t), testOptions)
-	s.KeepReturns(false)
+	s.KeepReturns()
 	must(t, bus.Fire(returnTag(0), value.DictOf("return", true)))
 	must(t, bus.Fire("salt/auth", value.NewDict(0)))
 	s.Repeat(returnTag(1), value.DictOf("return", true))
@@ -69,7 +69,7 @@ func TestReturnsBeforeReconnection(t *testing.T) {
 func TestReturnsWithoutSyndic(t *testing.T) {
 	bus := NewBus(1 << 20)
 	s := serve(t, bus, masterSockets(t), testOptions)
-	s.KeepReturns(true)
+	s.KeepReturns()
 	known := func(n int) {
 		t.Helper()
 		for deadline := time.Now().Add(time.Minute); ; time.Sleep(time.Millisecond) {

@@ -17,13 +17,13 @@ const (
 	nameTime = 200 * time.Millisecond
 )
 
-// KeepReturns makes the server keep the returns of jobs that are fired shortly after its start, for
-// programs of Salt that connect later. Minions deliver at once what they have kept for a master that
-// restarts, but Salt's syndic takes a second to reconnect, and has no other source of returns. If
-// the master has a syndic, which may be one of Salt's, returns are kept whenever no program of Salt
-// is connected. Brine's programs read what they missed from the job cache.
-func (s *Server) KeepReturns(syndic bool) {
-	s.keeper.syndic.Store(syndic)
+// KeepReturns makes the server keep the returns of jobs that are fired while no program of Salt is
+// connected, and shortly after its start, for programs of Salt that connect later. It is for masters
+// with a syndic, which may be one of Salt's: minions deliver at once what they have kept for a master
+// that restarts, but Salt's syndic takes a second to reconnect, and has no other source of returns.
+// Brine's programs read what they missed from the job cache.
+func (s *Server) KeepReturns() {
+	s.keeper.syndic.Store(true)
 	s.backlog.keepEarly(true)
 }
 
