@@ -329,7 +329,7 @@ type exceptionArgs struct {
 }
 
 func (test) exception(_ context.Context, _ *fn.Call, a exceptionArgs) (any, error) {
-	return nil, &fn.ExceptionError{Class: "Exception", Text: a.Message}
+	return nil, raised("Exception", fn.Args{a.Message})
 }
 
 type raiseArgs struct {
