@@ -56,10 +56,10 @@ var (
 )
 
 // mask replaces parts that vary, and the documentation that follows wrong arguments. Salt's
-// tracebacks are replaced by our messages.
+// tracebacks are replaced by their last line, as in our messages.
 func mask(s string) string {
 	s = pid.ReplaceAllString(s, "${1}PID")
-	s = trace.ReplaceAllString(s, "exception: ")
+	s = trace.ReplaceAllString(s, "exception: $1: ")
 	s = usage.ReplaceAllString(s, "$1")
 	s = jid.ReplaceAllString(s, "JID")
 	return version.ReplaceAllString(s, "VERSION")
