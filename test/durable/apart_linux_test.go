@@ -425,6 +425,9 @@ func manyJobsApart(t *testing.T, withStock bool, kinds ...string) {
 		}
 	}()
 	pace := max(20*time.Millisecond, 30*time.Second/time.Duration(jobs))
+	if withStock {
+		pace = max(pace, stockPace)
+	}
 	var wg sync.WaitGroup
 	var mu sync.Mutex
 	retries := 0
