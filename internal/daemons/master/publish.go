@@ -1,8 +1,6 @@
 package master
 
 import (
-	"brine/internal/base/ratelimit"
-	"brine/internal/daemons/master/sinks"
 	"context"
 	"errors"
 	"fmt"
@@ -10,9 +8,11 @@ import (
 	"strings"
 	"time"
 
+	"brine/internal/base/ratelimit"
 	"brine/internal/base/salt"
 	"brine/internal/base/steady"
 	"brine/internal/base/target"
+	"brine/internal/daemons/master/sinks"
 	"brine/internal/ha/cluster"
 	"brine/internal/net/channel"
 	"brine/internal/net/event"
