@@ -2,6 +2,7 @@ package event
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net"
 	"slices"
@@ -10,6 +11,7 @@ import (
 	"time"
 
 	"brine/internal/py/value"
+	"brine/test/eventually"
 )
 
 func returnTag(n int) string { return fmt.Sprintf("salt/job/20260101000000000001/ret/m%d", n) }
@@ -72,17 +74,14 @@ func TestReturnsWithoutSyndic(t *testing.T) {
 	s.KeepReturns()
 	known := func(n int) {
 		t.Helper()
-		for deadline := time.Now().Add(time.Minute); ; time.Sleep(time.Millisecond) {
+		eventually.Nil(t, time.Minute, fmt.Sprintf("%d programs of Salt are known", n), func() error {
 			s.keeper.mu.Lock()
-			now := s.keeper.known
-			s.keeper.mu.Unlock()
-			if now == n {
-				return
+			defer s.keeper.mu.Unlock()
+			if s.keeper.known != n {
+				return fmt.Errorf("%d are known", s.keeper.known)
 			}
-			if time.Now().After(deadline) {
-				t.Fatalf("%d programs of Salt are known, want %d", now, n)
-			}
-		}
+			return nil
+		})
 	}
 	for round := range 3 {
 		s.keeper.expire() // no syndic has connected: returns are still kept
@@ -123,11 +122,12 @@ func TestReturnsWithoutSyndic(t *testing.T) {
 	// A syndic of Brine does not need that.
 	brine := dialReader(t, s)
 	must(t, brine.IsSyndic())
-	for deadline := time.Now().Add(time.Minute); s.keeper.syndic.Load(); time.Sleep(time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatal("a syndic of Salt is still expected")
+	eventually.Nil(t, time.Minute, "no syndic of Salt is expected", func() error {
+		if s.keeper.syndic.Load() {
+			return errors.New("one is")
 		}
-	}
+		return nil
+	})
 	s.keeper.expire()
 	if s.backlog.keepsEarly() {
 		t.Error("returns are kept although the syndic is one of Brine's")
