@@ -111,6 +111,8 @@ func TestCheckIsTheStart(t *testing.T) {
 	for _, c := range []struct{ program, text, want string }{
 		{"salt-master", "cache: mongo\n", `unknown value "mongo" of the option cache`},
 		{"salt-master", "master_job_cache: kafka\n", `there is no returner "kafka"`},
+		{"salt-master", "master_job_cache: pgjsonb\nreturner.pgjsonb.port: abc\n", `the option port is "abc", not a number`},
+		{"salt-master", "console_store: postgres\nreturner.postgres.port: abc\n", `console_store: the option port is "abc", not a number`},
 		{"salt-master", "master_sign_pubkey: true\nmaster_use_pubkey_signature: true\n", "the signature cannot be read"},
 		{"salt-master", "transport: tcp\nssl: {certfile: /none.crt, keyfile: /none.key}\n", "/none.crt"},
 		{"salt-master", "reactor: x\n", "reactor"},

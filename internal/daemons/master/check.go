@@ -12,6 +12,7 @@ import (
 	"brine/internal/catalogue/reactor"
 	"brine/internal/daemons/usermodules"
 	"brine/internal/net/crypt"
+	"brine/internal/net/remote"
 	"brine/internal/store/cache/drivers"
 	"brine/internal/store/returner"
 )
@@ -30,6 +31,11 @@ func CheckStart(cfg *Config) (faults []error) {
 			}
 		}
 	}
+	if name := cfg.Options.ConsoleStore; name != "" {
+		if err := checkPostgres(cfg, name); err != nil {
+			faults = append(faults, salt.Errorf(salt.KindOf(err), "console_store: %w", err))
+		}
+	}
 	if cfg.Options.MasterSignPubkey && cfg.Options.MasterUsePubkeySignature {
 		if _, err := storedSignature(filepath.Join(cfg.PKIDir, cfg.Options.MasterPubkeySignature)); err != nil {
 			faults = append(faults, err)
@@ -46,11 +52,23 @@ func checkReturner(cfg *Config, name string) error {
 	own := userModules(cfg, usermodules.ReturnerKinds, nil, nil, slog.New(slog.DiscardHandler))
 	defer own.Close()
 	if slices.Contains(returner.Names(), name) && !own.Returners().Has(name) {
+		if slices.Contains(returner.PostgresNames(), name) {
+			return checkPostgres(cfg, name)
+		}
 		return nil // not opened: its options may name files or servers that do not exist yet
 	}
 	c := sinks.Config{Python: own.Returners()}
 	_, err := c.Open(name)
 	return err
+}
+
+// checkPostgres reports faults in the options of a returner for PostgreSQL. It does not connect.
+func checkPostgres(cfg *Config, name string) error {
+	db, err := returner.Postgres(name, remote.Options(cfg.Opts), cfg.Returners.Timeout)
+	if err != nil {
+		return err
+	}
+	return db.Close()
 }
 
 // checkPair checks that the master's public and private key belong together, if
