@@ -3,6 +3,7 @@ package steady
 import (
 	"context"
 	"os"
+	"path/filepath"
 	"strings"
 	"sync"
 	"time"
@@ -63,7 +64,12 @@ func Record(ctx context.Context, path string, failed func(error)) {
 	tick := time.NewTicker(recordEvery)
 	defer tick.Stop()
 	for {
-		if err := atomicfile.Write(path, []byte(Removal().UTC().Format(time.RFC3339)+"\n"), 0o600, false); err != nil {
+		// No part of the program may have needed the directory yet.
+		err := os.MkdirAll(filepath.Dir(path), 0o700)
+		if err == nil {
+			err = atomicfile.Write(path, []byte(Removal().UTC().Format(time.RFC3339)+"\n"), 0o600, false)
+		}
+		if err != nil {
 			failed(err)
 		}
 		select {

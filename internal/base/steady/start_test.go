@@ -11,7 +11,8 @@ import (
 // TestResume: a process that starts with a clock days ahead of its record removes nothing for an hour that it would not have removed
 // before. It does not record the wrong time.
 func TestResume(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "clock")
+	dir := filepath.Join(t.TempDir(), "brine") // created by Record
+	path := filepath.Join(dir, "clock")
 	t.Cleanup(func() { start.ahead = 0 })
 	const days = 72 * time.Hour
 	write := func(at time.Time) {
@@ -30,6 +31,12 @@ func TestResume(t *testing.T) {
 		t.Error("a clock is distrusted without a record")
 	}
 	near("without a record", Removal(), time.Now())
+	past, end := context.WithCancel(t.Context())
+	end()
+	Record(past, path, func(err error) { t.Error(err) })
+	if info, err := os.Stat(dir); err != nil || info.Mode().Perm() != 0o700 {
+		t.Errorf("the directory of the record: %v, %v", info, err)
+	}
 	write(time.Now().Add(-5 * time.Minute))
 	if Resume(path) != 0 {
 		t.Error("a clock is distrusted after a restart of some minutes")
