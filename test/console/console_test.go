@@ -237,3 +237,32 @@ func (s *stage) json(to any, expression string, args ...any) {
 		s.t.Fatalf("%v: %s", err, text)
 	}
 }
+
+// TestManyRequests: a page whose session has used up its requests, by a second page or a script, waits for its data. It shows no error.
+func TestManyRequests(t *testing.T) {
+	s := start(t, "", "alpha")
+	s.enter()
+	var refused int
+	s.Run(&refused, `const codes = await Promise.all([...Array(80)].map(async () => (await fetch("look/minions?limit=1")).status));
+		return codes.filter((c) => c === 429).length;`)
+	if refused == 0 {
+		t.Error("no request was refused")
+	}
+	s.page("#/minions")
+	s.until("the list is there", `document.querySelector("tr[data-id=alpha]")`)
+	s.page("#/minions/alpha")
+	s.sees("test.ping")
+	if got := s.text(`document.body.innerText`); strings.Contains(got, "too often") {
+		t.Error(got)
+	}
+	// A page alone is never refused, however fast its user is.
+	s.Run(nil, `await new Promise((r) => setTimeout(r, 4000));`)
+	s.Messages()
+	for range 15 {
+		for _, p := range []string{"#/minions", "#/jobs", "#/run", "#/schedules"} {
+			s.page(p)
+		}
+	}
+	s.until("the page of schedules is there", `document.querySelector("#s-new")`)
+	s.clean()
+}

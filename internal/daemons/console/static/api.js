@@ -23,6 +23,33 @@ const ended = new Set(); // what is called when the session has ended
 
 export function onEnd(fn) { ended.add(fn); }
 
+// The server limits the requests for data of all pages of a session, to 10 a second and 40 at once.
+// A page sends fewer, so that a user who is fast, or opens a second page, waits and sees no error.
+const interval = 125, burst = 30; // milliseconds between two requests for data, and how many need not wait
+const repeats = 10; // of a request that was refused because there were too many
+let turn = 0; // when the next request for data is due, had none been sent early
+
+const pause = (ms) => new Promise((done) => setTimeout(done, ms));
+
+async function paced() {
+  const now = performance.now();
+  turn = Math.max(turn + interval, now);
+  const wait = turn - now - burst * interval;
+  if (wait > 0) await pause(wait);
+}
+
+// request is fetch, repeated while the server has too many requests and says when to repeat them.
+// It has not carried out those.
+async function request(path, o) {
+  for (let i = 0; ; i++) {
+    if (/^(look|\.\.\/v1)\//.test(path)) await paced();
+    const r = await fetch(path, o);
+    const wait = Number(r.headers.get("Retry-After"));
+    if (r.status !== 429 || !(wait > 0 && wait <= 2) || i >= repeats) return r;
+    await pause(wait * 1000);
+  }
+}
+
 async function send(path, o) {
   let r;
   const headers = { Accept: "application/json", ...(o || {}).headers };
@@ -30,7 +57,7 @@ async function send(path, o) {
   if (sinceInput() > idleAfter) headers["X-Brine-Idle"] = "1";
   else lastCounted = Date.now();
   try {
-    r = await fetch(path, { credentials: "same-origin", ...o, headers });
+    r = await request(path, { credentials: "same-origin", ...o, headers });
   } catch {
     throw new Failure(0, "The server does not answer.");
   }
