@@ -92,7 +92,7 @@ func jobPresent(_ context.Context, e *state.Env, a jobArgs) (state.Plan, error) 
 			return failed("%s", told(answer))
 		}
 		if test {
-			r := undecided("%s", told(answer)) // Salt returns True, as if nothing had to change
+			r := succeeded("%s", told(answer)) // as in Salt, a test succeeds even if it would change the job
 			if r.Changes = answer.Dict("changes"); !there {
 				r.Changes = value.DictOf(a.Name, "added")
 			}
@@ -134,7 +134,7 @@ func (a jobArgs) whatIs(ctx context.Context, e *state.Env, test bool, function, 
 	case !value.Truth(answer.At("result")):
 		return failed("%s", told(answer))
 	case test:
-		return undecided("%s", told(answer))
+		return succeeded("%s", told(answer))
 	}
 	r := succeeded("%s", done)
 	if changes {

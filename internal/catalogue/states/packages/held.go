@@ -141,8 +141,11 @@ func (p pkg) setHolds(id any, list []holdChange) state.Plan {
 		}
 		predicted = append(predicted, text)
 	}
-	return state.Plan{Steps: []state.Step{{
-		Change: state.Change{Comment: strings.Join(predicted, "\n")},
+	comment := strings.Join(predicted, "\n")
+	// As in Salt, a test succeeds even if it would change holds.
+	forecast := &state.Result{Verdict: state.Succeeded, Comment: comment}
+	return state.Plan{Forecast: forecast, Steps: []state.Step{{
+		Change: state.Change{Comment: comment},
 		Do: func(ctx context.Context) (state.Change, error) {
 			diff, good := value.NewDict(len(list)), true
 			var comments []string
