@@ -12,8 +12,6 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"strings"
-	"time"
 )
 
 // TempPrefix starts the names of temporary files. They are dot files, which
@@ -146,24 +144,4 @@ func Cause(err error) error {
 		return l.Err
 	}
 	return err
-}
-
-// RemoveTemps removes temporary files older than an hour from a directory, left
-// by writers that were killed.
-func RemoveTemps(dir string) {
-	d, err := os.Open(dir)
-	if err != nil {
-		return
-	}
-	defer d.Close()
-	names, _ := d.Readdirnames(-1) // includes entries read before an error
-	for _, name := range names {
-		if !strings.HasPrefix(name, TempPrefix) {
-			continue
-		}
-		path := filepath.Join(dir, name)
-		if info, err := os.Lstat(path); err == nil && time.Since(info.ModTime()) > time.Hour {
-			os.Remove(path)
-		}
-	}
 }

@@ -6,6 +6,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -73,19 +74,65 @@ func TestErrorNamesTheFile(t *testing.T) {
 	}
 }
 
+// TestRemoveTemps: of the temporary files that were there an hour ago those are
+// removed that have not changed since, whatever their times say: one that looks
+// days old may be in writing, if a clock is wrong.
 func TestRemoveTemps(t *testing.T) {
 	dir := t.TempDir()
-	for _, n := range []string{"a", TempPrefix + "old", TempPrefix + "new"} {
-		os.WriteFile(filepath.Join(dir, n), nil, 0o600)
+	write := func(name, text string, age time.Duration) {
+		t.Helper()
+		path, at := filepath.Join(dir, name), time.Now().Add(-age)
+		if err := errors.Join(os.WriteFile(path, []byte(text), 0o600), os.Chtimes(path, at, at)); err != nil {
+			t.Fatal(err)
+		}
 	}
-	old := time.Now().Add(-2 * time.Hour)
-	os.Chtimes(filepath.Join(dir, "a"), old, old)
-	os.Chtimes(filepath.Join(dir, TempPrefix+"old"), old, old)
+	var hourLater []func()
+	usual := after
+	t.Cleanup(func() { after = usual })
+	after = func(d time.Duration, f func()) {
+		if d != time.Hour {
+			t.Errorf("it waits for %v", d)
+		}
+		hourLater = append(hourLater, f)
+	}
+	const days = 72 * time.Hour
+	write("a", "", days)
 	RemoveTemps(dir)
-	es, _ := os.ReadDir(dir)
-	if len(es) != 2 || es[0].Name() != TempPrefix+"new" {
-		t.Error(es)
+	if len(hourLater) != 0 {
+		t.Error("it waits without a temporary file")
 	}
+	for _, name := range []string{"left", "written", "again"} {
+		write(TempPrefix+name, "", days)
+	}
+	RemoveTemps(dir)
+	RemoveTemps(dir)
+	if len(hourLater) != 1 {
+		t.Fatalf("it waits %d times", len(hourLater))
+	}
+	is := func(when string, want ...string) {
+		t.Helper()
+		var got []string
+		es, _ := os.ReadDir(dir)
+		for _, e := range es {
+			got = append(got, strings.TrimPrefix(e.Name(), TempPrefix))
+		}
+		if slices.Sort(got); !slices.Equal(got, want) {
+			t.Errorf("%s: %v, want %v", when, got, want)
+		}
+	}
+	is("at once", "a", "again", "left", "written")
+	write(TempPrefix+"written", "more", days)
+	os.Remove(filepath.Join(dir, TempPrefix+"again"))
+	write(TempPrefix+"new", "", days)
+	write(TempPrefix+"again", "", days-time.Second)
+	hourLater[0]()
+	is("an hour later", "a", "again", "new", "written")
+	RemoveTemps(dir)
+	if len(hourLater) != 2 {
+		t.Fatalf("it does not look again")
+	}
+	hourLater[1]()
+	is("two hours later", "a")
 }
 
 // TestReadyTakesTheName gives files made by Aside a free name, the name of a
