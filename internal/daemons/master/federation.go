@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"brine/internal/base/salt"
+	"brine/internal/base/steady"
 	"brine/internal/daemons/master/sinks"
 	"brine/internal/ha/cluster"
 	"brine/internal/ha/federation"
@@ -301,7 +302,7 @@ func (h *siteHost) dropClaims() {
 		return
 	}
 	for _, e := range entries {
-		if info, err := e.Info(); err == nil && time.Since(info.ModTime()) > 24*time.Hour {
+		if info, err := e.Info(); err == nil && steady.Removal().Sub(info.ModTime()) > 24*time.Hour {
 			_ = os.Remove(filepath.Join(h.dir, e.Name())) // tried again
 		}
 	}

@@ -2,6 +2,7 @@ package master
 
 import (
 	"brine/internal/base/ratelimit"
+	"brine/internal/base/steady"
 	"maps"
 	"net"
 	"path/filepath"
@@ -52,7 +53,7 @@ func (w *reconnects) note(id string, now time.Time) {
 	}
 	w.signed[id] = now
 	for other, at := range w.signed { // in arbitrary order: old entries go eventually
-		if now.Sub(at) > 2*againFor {
+		if steady.Removal().Sub(at) > 2*againFor {
 			delete(w.signed, other)
 		}
 		break
@@ -66,12 +67,12 @@ func (w *reconnects) keep(dir string, stock func(id string) bool, log *ratelimit
 		w.mu.Lock()
 		out := maps.Clone(w.signed)
 		w.mu.Unlock()
-		oldest := time.Now().Add(-2 * againFor)
+		oldest := steady.Removal().Add(-2 * againFor)
 		maps.DeleteFunc(out, func(id string, at time.Time) bool { return at.Before(oldest) || !stock(id) })
 		return out
 	}
 	w.kept, w.stock = newSignInLog(dir, recent, log), stock
-	signed, err := readSignIns(filepath.Dir(dir), time.Now().Add(-2*againFor))
+	signed, err := readSignIns(filepath.Dir(dir), steady.Removal().Add(-2*againFor))
 	for id, at := range signed {
 		w.note(id, at)
 	}

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"brine/internal/base/ratelimit"
+	"brine/internal/base/steady"
 	"brine/internal/base/wait"
 	"brine/internal/py/value"
 	"brine/test/eventually"
@@ -72,6 +73,45 @@ func TestSignInsSurviveARestart(t *testing.T) {
 			t.Errorf("%s would publish again to %v", master, got)
 		}
 		w.signedIn("other", published) // writes the whole file
+	}
+}
+
+// TestSignInsWithAClockAhead: a master that starts with a clock days ahead still
+// knows who signed in before, and does not publish their jobs again when its
+// clock is right later.
+func TestSignInsWithAClockAhead(t *testing.T) {
+	const days = 72 * time.Hour
+	dir, record := filepath.Join(t.TempDir(), "m1"), filepath.Join(t.TempDir(), "clock")
+	setRecord := func(at time.Time) {
+		t.Helper()
+		if err := os.WriteFile(record, []byte(at.UTC().Format(time.RFC3339)+"\n"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		steady.Resume(record)
+	}
+	right := time.Now().Add(-days) // the clock of the test is the one that is ahead
+	if err := os.Mkdir(dir, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	line := signInLine(nil, "w", right.Add(-10*time.Second))
+	if err := os.WriteFile(filepath.Join(dir, signInsName), line, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { setRecord(time.Now()) })
+	setRecord(right)
+	w := &reconnects{}
+	if err := w.keep(dir, func(string) bool { return true }, testLimit()); err != nil {
+		t.Fatal(err)
+	}
+	w.signedIn("other", time.Now())
+	w.signedIn("third", time.Now())
+	for when, w := range map[string]*reconnects{"at once": w, "after another start": {}} {
+		if err := w.keep(dir, func(string) bool { return true }, testLimit()); err != nil {
+			t.Fatal(err)
+		}
+		if !w.since("w", right.Add(-time.Minute)) {
+			t.Errorf("%s: the sign-in is forgotten", when)
+		}
 	}
 }
 

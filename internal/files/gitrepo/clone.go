@@ -22,6 +22,7 @@ import (
 
 	"brine/internal/base/atomicfile"
 	"brine/internal/base/log/redact"
+	"brine/internal/base/steady"
 	"brine/internal/py/value"
 )
 
@@ -487,7 +488,7 @@ func (c *Clone) clean(now *Snapshot) {
 		// Another process may still read the copy that was served before. A
 		// copy that was never served can be removed immediately.
 		served := filepath.Join(c.c.Dir, e.Name(), "served")
-		if st, err := os.Stat(served); err == nil && time.Since(st.ModTime()) < stale {
+		if st, err := os.Stat(served); err == nil && steady.Removal().Sub(st.ModTime()) < stale {
 			continue
 		}
 		if err := os.RemoveAll(filepath.Join(c.c.Dir, e.Name())); err != nil {

@@ -16,6 +16,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"brine/internal/base/atomicfile"
+	"brine/internal/base/steady"
 	"brine/internal/base/wait"
 	"brine/internal/host"
 	"brine/internal/host/boot"
@@ -156,7 +157,7 @@ var held sync.Map
 // dead reports whether an owner is known to have ended.
 func (l *Leases) dead(o, self owner) bool {
 	if !o.until.IsZero() {
-		return time.Now().After(o.until)
+		return steady.Removal().After(o.until)
 	}
 	here := o.machine == self.machine && (o.space == "" || o.space == self.space)
 	switch {

@@ -10,6 +10,7 @@ import (
 	"syscall"
 	"time"
 
+	"brine/internal/base/steady"
 	"brine/internal/py/msgpack"
 	"brine/internal/py/value"
 )
@@ -90,7 +91,7 @@ func (n *Notes) each(f func(path string, note *Job)) {
 		v, err := msgpack.Unmarshal(b)
 		if d, ok := v.(*value.Dict); err == nil && ok {
 			f(path, NewJob(d))
-		} else if info, err := e.Info(); err == nil && time.Since(info.ModTime()) > time.Minute {
+		} else if info, err := e.Info(); err == nil && steady.Removal().Sub(info.ModTime()) > time.Hour {
 			os.Remove(path)
 		}
 	}

@@ -23,6 +23,7 @@ import (
 	"brine/internal/base/atomicfile"
 	"brine/internal/base/log/redact"
 	"brine/internal/base/salt"
+	"brine/internal/base/steady"
 	"brine/internal/base/target"
 	"brine/internal/files/fetch"
 	"brine/internal/files/fileserver"
@@ -480,7 +481,7 @@ func (f *FS) tidyUp() (changed bool) {
 // master with the same cachedir may have other remotes.
 func abandoned(dir string) bool {
 	st, err := os.Stat(filepath.Join(dir, "status.json"))
-	return err != nil || time.Since(st.ModTime()) > time.Hour
+	return err != nil || steady.Removal().Sub(st.ModTime()) > time.Hour
 }
 
 // dropUnused removes, once a day, contents that are not requested.
@@ -503,7 +504,7 @@ func (f *FS) dropUnused() {
 			continue
 		}
 		for _, e := range files {
-			if st, err := e.Info(); err == nil && time.Since(st.ModTime()) > unused {
+			if st, err := e.Info(); err == nil && steady.Removal().Sub(st.ModTime()) > unused {
 				_ = os.Remove(filepath.Join(dir, d.Name(), e.Name()))
 			}
 		}

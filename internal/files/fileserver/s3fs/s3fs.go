@@ -28,6 +28,7 @@ import (
 
 	"brine/internal/base/atomicfile"
 	"brine/internal/base/salt"
+	"brine/internal/base/steady"
 	"brine/internal/files/fetch"
 	"brine/internal/files/fileserver"
 	"brine/internal/py/value"
@@ -374,7 +375,7 @@ func (f *FS) sweep(l *listing) {
 			continue
 		}
 		for _, e := range files {
-			if st, err := e.Info(); err == nil && !used[d.Name()+e.Name()] && time.Since(st.ModTime()) > 24*time.Hour {
+			if st, err := e.Info(); err == nil && !used[d.Name()+e.Name()] && steady.Removal().Sub(st.ModTime()) > 24*time.Hour {
 				_ = os.Remove(filepath.Join(top, d.Name(), e.Name()))
 			}
 		}

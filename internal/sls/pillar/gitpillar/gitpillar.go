@@ -16,6 +16,7 @@ import (
 
 	"brine/internal/base/log/redact"
 	"brine/internal/base/salt"
+	"brine/internal/base/steady"
 	"brine/internal/files/fetch"
 	"brine/internal/files/gitrepo"
 	"brine/internal/py/value"
@@ -380,7 +381,7 @@ func (s *Source) tidyUp(r *Remote) {
 		used[commit] = true
 	}
 	for _, e := range entries {
-		if st, err := e.Info(); err == nil && !used[e.Name()] && time.Since(st.ModTime()) > keepCommits {
+		if st, err := e.Info(); err == nil && !used[e.Name()] && steady.Removal().Sub(st.ModTime()) > keepCommits {
 			if err := os.RemoveAll(filepath.Join(dir, e.Name())); err != nil {
 				s.log.Warn("cannot remove an old pillar commit", "err", err)
 			}
