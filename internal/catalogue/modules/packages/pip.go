@@ -231,7 +231,7 @@ func (p pip) listFrozen(ctx context.Context, c *fn.Call, a pipArgs) (*value.Dict
 	for _, line := range lines {
 		name, version, ok := frozen(line)
 		if !ok && line != "" && line[0] != '#' && !strings.HasPrefix(line, "-") {
-			c.Log.Error("argument ruby has no effect: RVM and rbenv are not supported; set gem_bin to select a gem program", "line", line)
+			c.Log.Error("pip freeze printed a line that names no package", "line", line)
 		}
 		if ok && begins(name, a.Prefix) {
 			found.Set(name, version)
