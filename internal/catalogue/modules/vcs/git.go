@@ -271,6 +271,23 @@ func optional(v any) []string {
 	return []string{value.Str(v)}
 }
 
+// revisions returns the names of revisions that are given, and fails if git would take one for an
+// option. "-" is the branch before.
+func revisions(names ...any) (given []string, err error) {
+	for _, n := range names {
+		given = append(given, optional(n)...)
+	}
+	for _, n := range given {
+		if n == "-" {
+			continue
+		}
+		if err := host.NoOption("git", n); err != nil {
+			return nil, err
+		}
+	}
+	return given, nil
+}
+
 func lines(text string) *value.List {
 	if text == "" {
 		return &value.List{}
@@ -309,7 +326,11 @@ func (g git) checkout(ctx context.Context, c *fn.Call, a args) (string, error) {
 	if a.Force {
 		name += " --force"
 	}
-	return g.said(ctx, c, a, name, optional(a.Rev)...)
+	revs, err := revisions(a.Rev)
+	if err != nil {
+		return "", err
+	}
+	return g.said(ctx, c, a, name, revs...)
 }
 
 func (g git) clone(ctx context.Context, c *fn.Call, a args) (bool, error) {
@@ -354,7 +375,11 @@ func (g git) currentBranch(ctx context.Context, c *fn.Call, a args) (string, err
 }
 
 func (g git) describe(ctx context.Context, c *fn.Call, a args) (string, error) {
-	return g.do(ctx, c, a, "describe --always", value.Str(a.Rev))
+	revs, err := revisions(a.Rev)
+	if err != nil {
+		return "", err
+	}
+	return g.do(ctx, c, a, "describe --always", revs...)
 }
 
 func (g git) fetch(ctx context.Context, c *fn.Call, a args) (*value.Dict, error) {
@@ -517,14 +542,23 @@ func (g git) remoteSet(ctx context.Context, c *fn.Call, a args) (*value.Dict, er
 }
 
 func (g git) revParse(ctx context.Context, c *fn.Call, a args) (string, error) {
-	return g.do(ctx, c, a, "rev-parse", optional(a.Rev)...)
+	revs, err := revisions(a.Rev)
+	if err != nil {
+		return "", err
+	}
+	return g.do(ctx, c, a, "rev-parse", revs...)
 }
 
 func (g git) revision(ctx context.Context, c *fn.Call, a args) (string, error) {
+	name := "rev-parse"
 	if a.Short {
-		return g.do(ctx, c, a, "rev-parse", "--short", value.Str(a.Rev))
+		name += " --short"
 	}
-	return g.do(ctx, c, a, "rev-parse", value.Str(a.Rev))
+	revs, err := revisions(a.Rev)
+	if err != nil {
+		return "", err
+	}
+	return g.do(ctx, c, a, name, revs...)
 }
 
 func (g git) status(ctx context.Context, c *fn.Call, a args) (*value.Dict, error) {

@@ -121,9 +121,13 @@ func (g git) archive(ctx context.Context, c *fn.Call, a moreOpen) (bool, error) 
 	if f := a.Kwargs.At("format"); value.Truth(f) {
 		more = append(more, "--format", value.Str(f))
 	}
+	revs, err := revisions(a.Rev)
+	if err != nil {
+		return false, err
+	}
 	out := a.args
 	out.Cwd = a.Output
-	_, err := g.do(ctx, c, a.args, "archive", append(more, "--output", g.directory(ctx, out), value.Str(a.Rev))...)
+	_, err = g.do(ctx, c, a.args, "archive", append(append(more, "--output", g.directory(ctx, out)), revs...)...)
 	return err == nil, err
 }
 
@@ -158,7 +162,10 @@ func (g git) configGetRegexp(ctx context.Context, c *fn.Call, a open) (*value.Di
 
 func (g git) diff(ctx context.Context, c *fn.Call, a moreArgs) (string, error) {
 	var more []string
+	items, err := revisions(a.Item1, a.Item2)
 	switch {
+	case err != nil:
+		return "", err
 	case a.NoIndex && a.Cached:
 		return "", fn.Errorf("The 'no_index' and 'cached' options cannot be used together")
 	case a.NoIndex:
@@ -166,7 +173,7 @@ func (g git) diff(ctx context.Context, c *fn.Call, a moreArgs) (string, error) {
 	case a.Cached:
 		more = append(append(more, "--cached"), optional(a.Item1)...)
 	default:
-		more = append(optional(a.Item1), optional(a.Item2)...)
+		more = items
 	}
 	if value.Truth(a.Paths) {
 		more = append(more, "--")
@@ -273,6 +280,11 @@ func (g git) mergeBase(ctx context.Context, c *fn.Call, a moreOpen) (any, error)
 	case forked && len(refs) == 0:
 		refs = []string{"HEAD"}
 	}
+	for _, r := range refs {
+		if _, err := revisions(r); err != nil {
+			return nil, err
+		}
+	}
 	text, err := g.do(ctx, c, a.args, "merge-base", append(how, refs...)...)
 	if a.IsAncestor {
 		if exit(err) != 0 {
@@ -303,7 +315,11 @@ func (g git) mergeTree(ctx context.Context, c *fn.Call, a moreArgs) (string, err
 			return "", fn.Errorf("Unable to determine merge base for %s and %s", a.Ref1, a.Ref2)
 		}
 	}
-	return g.do(ctx, c, a.args, "merge-tree", value.Str(base), a.Ref1, a.Ref2)
+	revs, err := revisions(base, a.Ref1, a.Ref2)
+	if err != nil {
+		return "", err
+	}
+	return g.do(ctx, c, a.args, "merge-tree", revs...)
 }
 
 func (g git) rebase(ctx context.Context, c *fn.Call, a moreArgs) (string, error) {
@@ -333,7 +349,8 @@ func (g git) symbolicRef(ctx context.Context, c *fn.Call, a refArgs) (string, er
 	if a.Value != nil && (slices.Contains(opts, "-d") || slices.Contains(opts, "--delete")) {
 		return "", fn.Invalidf("Value cannot be set for symbolic ref if -d/--delete is included in opts")
 	}
-	return g.do(ctx, c, args{Cwd: a.Cwd, Opts: a.Opts, GitOpts: a.GitOpts, User: a.User}, "symbolic-ref", append([]string{a.Ref}, optional(a.Value)...)...)
+	return g.do(ctx, c, args{Cwd: a.Cwd, Opts: a.Opts, GitOpts: a.GitOpts, User: a.User}, "symbolic-ref",
+		host.Operands(append([]string{a.Ref}, optional(a.Value)...)...)...)
 }
 
 func (g git) worktreeAdd(ctx context.Context, c *fn.Call, a moreOpen) (string, error) {

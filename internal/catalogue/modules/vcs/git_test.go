@@ -165,3 +165,39 @@ func TestSeldomNeeded(t *testing.T) {
 		t.Errorf("the archive: %v", err)
 	}
 }
+
+// TestRevisionsAreNoOptions: git would take these revisions for options that write a file or run a program.
+func TestRevisionsAreNoOptions(t *testing.T) {
+	origin := repository(t)
+	t.Setenv("HOME", "/")
+	r, err := fn.NewRegistry(nil, Modules(&host.Machine{})...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	call := func(fun string, args ...any) string {
+		return value.Str(r.Run(t.Context(), &fn.Call{}, fn.Job{Fun: "git." + fun, Arg: args}).Return)
+	}
+	dir := t.TempDir()
+	evil := "--output=" + filepath.Join(dir, "written")
+	for _, c := range [][]any{
+		{"checkout", origin, evil}, {"describe", origin, evil}, {"rev_parse", origin, evil}, {"revision", origin, evil}, {"archive", origin, dir + "/a.tar", evil},
+		{"diff", origin, evil}, {"diff", origin, "v1", evil}, {"diff", origin, evil, "cached=True"}, {"diff", origin, evil, "no_index=True"},
+		{"merge_base", origin, "refs=v1," + evil}, {"merge_tree", origin, evil, "v1", "v1"}, {"merge_tree", origin, "v1", "v2", evil},
+	} {
+		if got := call(c[0].(string), c[1:]...); !strings.Contains(got, "must not begin with a hyphen") {
+			t.Errorf("%v: %s", c, got)
+		}
+	}
+	if got := call("symbolic_ref", origin, evil); !strings.Contains(got, "ref "+evil+" is not a symbolic ref") && !strings.Contains(got, "No such ref: "+evil) {
+		t.Errorf("symbolic_ref: %s", got)
+	}
+	if left, err := os.ReadDir(dir); err != nil || len(left) > 0 {
+		t.Errorf("written: %v, %v", left, err)
+	}
+	// "-" is the branch before.
+	call("checkout", origin, "side")
+	call("checkout", origin, "-")
+	if got := call("current_branch", origin); got != "main" {
+		t.Errorf("checkout -: on %s", got)
+	}
+}
