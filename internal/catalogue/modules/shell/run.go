@@ -280,7 +280,7 @@ func (a *args) timeout() (time.Duration, error) {
 	case bool:
 		seconds = 1 // True is 1 in Python
 	default:
-		return 0, fmt.Errorf("timeout %s must be a number", value.Str(a.Timeout))
+		return 0, fmt.Errorf("Error: timeout %s must be a number", value.Str(a.Timeout))
 	}
 	const most = 1 << 33 // maximum seconds of a Duration
 	if seconds > most {

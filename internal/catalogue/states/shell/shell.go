@@ -7,6 +7,7 @@ package shell
 
 import (
 	"context"
+	"errors"
 	"os"
 	"strings"
 
@@ -200,7 +201,10 @@ func reinterpret(all *value.Dict) (state.Change, error) {
 		return state.Change{Comment: value.Str(or(all.At("stderr"), ""))}, nil
 	}
 	data, rest, err := parse(out)
-	if err != nil {
+	switch {
+	case errors.Is(err, errNoObject):
+		return state.Change{}, err
+	case err != nil:
 		return state.Change{Diff: all}, err
 	}
 	comment := ""
@@ -208,7 +212,11 @@ func reinterpret(all *value.Dict) (state.Change, error) {
 		comment = value.Str(v)
 		data.Delete("comment")
 	}
-	changed, err := truth(or(data.At("changed"), "no"))
+	said := any("no")
+	if v, ok := data.Get("changed"); ok {
+		said = v
+	}
+	changed, err := truth(said)
 	if err != nil || !changed {
 		return state.Change{Comment: comment}, err
 	}
@@ -228,13 +236,15 @@ func or(v, otherwise any) any {
 	return v
 }
 
+var errNoObject = errors.New("script JSON output must be a JSON object (e.g., {})!")
+
 // parse parses the output of a stateful command: a JSON object, or name=value
 // pairs in the last line. rest is the output before it.
 func parse(out string) (data *value.Dict, rest string, err error) {
 	if v, err := json.Load(out); err == nil {
 		d, ok := v.(*value.Dict)
 		if !ok {
-			return nil, "", fn.Errorf("script JSON output must be a JSON object (e.g., {})!")
+			return nil, "", errNoObject
 		}
 		return d, "", nil
 	}

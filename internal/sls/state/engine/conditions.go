@@ -27,10 +27,14 @@ type conditions struct {
 func (k *conditions) unmet(c *fn.Call, low *value.Dict) *value.Dict {
 	opts := commandOptions(c, low)
 	var comments []string
+	var failure error
 	skip := false
-	note := func(comment string, stop bool) {
+	note := func(comment string, stop bool, err error) {
 		comments = append(comments, comment)
 		skip = skip || stop
+		if failure == nil {
+			failure = err
+		}
 	}
 	if v, ok := low.Get("onlyif"); ok {
 		note(k.onlyif(c, v, opts))
@@ -39,16 +43,22 @@ func (k *conditions) unmet(c *fn.Call, low *value.Dict) *value.Dict {
 		note(k.unless(c, v, opts))
 	}
 	if v, ok := low.Get("creates"); ok {
-		note(creates(v))
+		comment, stop := creates(v)
+		note(comment, stop, nil)
 	}
-	if !skip {
+	if !skip && failure == nil {
 		return nil
 	}
 	res := value.DictOf("result", true, "comment", strings.Join(comments, "\n"))
+	if failure != nil {
+		res = value.DictOf("result", false, "comment", failure.Error())
+	}
 	for _, k := range []string{"__sls__", "__id__", "name"} {
 		res.Set(k, low.At(k))
 	}
-	res.Set("skip_watch", true)
+	if failure == nil {
+		res.Set("skip_watch", true)
+	}
 	return res
 }
 
@@ -94,45 +104,47 @@ func items(v any) []any {
 	return []any{v}
 }
 
-// onlyif reports true for stop as soon as one condition does not hold.
-func (k *conditions) onlyif(c *fn.Call, v any, opts *value.Dict) (comment string, stop bool) {
+// onlyif reports true for stop as soon as one condition does not hold. The error
+// is that of a function.
+func (k *conditions) onlyif(c *fn.Call, v any, opts *value.Dict) (comment string, stop bool, err error) {
 	const no, yes = "onlyif condition is false", "onlyif condition is true"
 	for _, it := range items(v) {
 		switch x := it.(type) {
 		case string:
 			if good, _ := k.retcode(c, x, opts); !good {
-				return no, true
+				return no, true, nil
 			}
 		case *value.Dict:
 			if !x.Has("fun") {
-				return k.noFunction("onlyif", x), false
+				return k.noFunction("onlyif", x), false, nil
 			}
-			if !k.holds(c, x) {
-				return no, true
+			if holds, err := k.holds(c, x); err != nil || !holds {
+				return no, err == nil, err
 			}
 		default:
-			return "onlyif execution failed, bad type passed", false
+			return "onlyif execution failed, bad type passed", false, nil
 		}
 		comment = yes
 	}
-	return comment, false
+	return comment, false, nil
 }
 
-// unless reports true for stop if all conditions hold.
-func (k *conditions) unless(c *fn.Call, v any, opts *value.Dict) (comment string, stop bool) {
+// unless reports true for stop if all conditions hold. The error is that of a
+// function.
+func (k *conditions) unless(c *fn.Call, v any, opts *value.Dict) (comment string, stop bool, err error) {
 	const no, yes = "unless condition is false", "unless condition is true"
 	for _, it := range items(v) {
 		switch x := it.(type) {
 		case string:
 			if good, ran := k.retcode(c, x, opts); ran && !good {
-				return no, false
+				return no, false, nil
 			}
 		case *value.Dict:
 			if !x.Has("fun") {
-				return k.noFunction("unless", x), false
+				return k.noFunction("unless", x), false, nil
 			}
-			if !k.holds(c, x) {
-				return no, false
+			if holds, err := k.holds(c, x); err != nil || !holds {
+				return no, false, err
 			}
 		default:
 			comment, stop = "unless condition is false, bad type passed", false
@@ -140,7 +152,7 @@ func (k *conditions) unless(c *fn.Call, v any, opts *value.Dict) (comment string
 		}
 		comment, stop = yes, true
 	}
-	return comment, stop
+	return comment, stop, nil
 }
 
 // noFunction warns about a condition without a function, and returns the comment.
@@ -150,8 +162,9 @@ func (k *conditions) noFunction(keyword string, entry *value.Dict) string {
 	return comment
 }
 
-// holds calls an execution function as a condition.
-func (k *conditions) holds(c *fn.Call, entry *value.Dict) bool {
+// holds calls an execution function as a condition. The state fails if the
+// function does, as in Salt.
+func (k *conditions) holds(c *fn.Call, entry *value.Dict) (bool, error) {
 	fun, want := value.Str(entry.At("fun")), entry.At("get_return")
 	kwargs := entry.Clone()
 	args := items2(entry.At("args"))
@@ -169,12 +182,12 @@ func (k *conditions) holds(c *fn.Call, entry *value.Dict) bool {
 	}
 	if err != nil {
 		k.log.Warn("the function of a condition failed", "fun", fun, "err", err)
-		return false
+		return false, err
 	}
 	if s, ok := want.(string); ok && s != "" {
 		got, _ = value.Traverse(got, s, ":")
 	}
-	return own.Retcode() == 0 && value.Truth(got)
+	return own.Retcode() == 0 && value.Truth(got), nil
 }
 
 func items2(v any) []any {

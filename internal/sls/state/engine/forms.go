@@ -7,9 +7,8 @@ import (
 	"brine/internal/py/value"
 )
 
-// forms finds keywords of a chunk with meaningless values. Salt ignores most of
-// them: a state whose onlyif is a number runs without a condition. An error
-// here prevents the state from running.
+// forms finds keywords of a chunk with meaningless values. An error here prevents
+// the state from running.
 func forms(low *value.Dict) (faults []string) {
 	for _, k := range []string{"onlyif", "unless"} {
 		v, ok := low.Get(k)
@@ -38,29 +37,25 @@ func forms(low *value.Dict) (faults []string) {
 }
 
 func conditionFault(keyword string, v any) string {
-	const expected = "a command is expected, a mapping with fun, or a list of these"
-	switch x := v.(type) {
-	case string, nil, bool: // idle warns about these
-		return ""
-	case *value.Dict:
+	if x, ok := v.(*value.Dict); ok {
 		if _, ok := x.At("fun").(string); !ok && x.Has("fun") { // a missing fun only causes a warning, as in Salt
 			return fmt.Sprintf("%s: %s names no function: write it as fun: module.function", keyword, value.Repr(x))
 		}
-		return ""
 	}
-	return fmt.Sprintf("%s: %s is a %s, where %s", keyword, value.Repr(v), value.TypeName(v), expected)
+	return "" // idle warns about other values
 }
 
-// idle reports keywords that Salt ignores and that are harmless: conditions
-// without effect, because a template made them True, False or nothing instead
-// of a command, and settings of retry that fall back to defaults. Trees that
+// idle reports keywords that Salt ignores: conditions without effect, because a
+// template made them True, False or a number instead of a command, and settings of retry that fall back to defaults. Trees that
 // have them work with Salt, so they only cause a warning.
 func idle(low *value.Dict) (warnings []string) {
 	for _, k := range []string{"onlyif", "unless"} {
 		for _, it := range items(low.At(k)) {
-			if b, ok := it.(bool); ok {
+			switch it.(type) {
+			case string, nil, *value.Dict:
+			default:
 				warnings = append(warnings, fmt.Sprintf("%s: %s is no command, and decides nothing; to decide while the file is rendered, "+
-					"put the state into {%% if %%}, or write the text 'true' or 'false' in quotes", k, value.Str(b)))
+					"put the state into {%% if %%}, or write the text 'true' or 'false' in quotes", k, value.Repr(it)))
 			}
 		}
 	}
