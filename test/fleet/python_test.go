@@ -3,6 +3,7 @@ package fleet
 import (
 	"errors"
 	"fmt"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"slices"
@@ -426,11 +427,11 @@ func TestJobCacheOfTheUser(t *testing.T) {
 		off := *cfg
 		off.Options.PythonOptions.Helper = false
 		for c, want := range map[*master.Config]string{&broken: "saltutil.sync_returners", &off: "python_helper"} {
-			if got := errors.Join(master.CheckStart(c)...); got == nil || !strings.Contains(got.Error(), want) {
+			if got := errors.Join(master.CheckStart(c, slog.New(slog.DiscardHandler))...); got == nil || !strings.Contains(got.Error(), want) {
 				t.Errorf("the check before the start: %v, want %s", got, want)
 			}
 		}
-		if got := master.CheckStart(cfg); got != nil {
+		if got := master.CheckStart(cfg, slog.New(slog.DiscardHandler)); got != nil {
 			t.Errorf("the check before the start: %v", got)
 		}
 	})

@@ -114,7 +114,7 @@ here:
 	if fi, err := os.Stat(kept); err != nil || fi.Mode().Perm() != 0o600 {
 		t.Errorf("%v, %v", fi.Mode(), err)
 	}
-	if log := m.log.String(); !strings.Contains(log, "event_return: unknown returner") {
+	if log := m.log.String(); !strings.Contains(log, "cannot use a returner of event_return") {
 		t.Error("the log does not say that a keeper is not known")
 	}
 }

@@ -22,8 +22,8 @@ type File struct {
 // OpenFile opens or creates the log file and its directory. Only owner and
 // group may read it.
 func OpenFile(path string) (*File, error) {
-	if strings.Contains(path, "://") {
-		return nil, fmt.Errorf("cannot log to %s: only paths of files are supported", path)
+	if err := checkPath(path); err != nil {
+		return nil, err
 	}
 	f, err := openAppend(path)
 	if err != nil {
@@ -32,13 +32,38 @@ func OpenFile(path string) (*File, error) {
 	return &File{path: path, f: f}, nil
 }
 
+func checkPath(path string) error {
+	if strings.Contains(path, "://") {
+		return fmt.Errorf("cannot log to %s: only paths of files are supported", path)
+	}
+	return nil
+}
+
+// CheckFile returns the error with which OpenFile would fail on a file that exists, or on one that
+// cannot be a file. It changes nothing.
+func CheckFile(path string) error {
+	if err := checkPath(path); err != nil {
+		return err
+	}
+	f, err := os.OpenFile(path, os.O_APPEND|os.O_WRONLY, 0)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return nil
+	case err != nil:
+		return cannotOpen(err)
+	}
+	return f.Close()
+}
+
+func cannotOpen(err error) error { return fmt.Errorf("cannot open log file: %w", err) }
+
 func openAppend(path string) (*os.File, error) {
 	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 		return nil, fmt.Errorf("cannot create the directory of the log file: %w", err)
 	}
 	f, err := os.OpenFile(path, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o640)
 	if err != nil {
-		return nil, fmt.Errorf("cannot open log file: %w", err)
+		return nil, cannotOpen(err)
 	}
 	return f, nil
 }

@@ -15,6 +15,7 @@ import (
 	"maps"
 	"math/rand/v2"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -61,6 +62,10 @@ type System interface {
 	// Authenticate returns data about the user, ErrRefused, or why the system is unusable now.
 	Authenticate(ctx context.Context, c Credentials) (Vouched, error)
 }
+
+// checked is a System that uses files or other parts of the machine. An error of Check is reported at
+// the start, but the system is used nevertheless: what is missing may appear later.
+type checked interface{ Check() error }
 
 // namer is a System whose credentials contain the user name.
 type namer interface{ NamesUsers() }
@@ -152,9 +157,37 @@ func New(o Options, own Modules, tokens *Tokens, log *slog.Logger) (s *Service, 
 				continue
 			}
 			s.used[name] = sys
+			if c, ok := sys.(checked); ok {
+				if err := c.Check(); err != nil {
+					errs = append(errs, fmt.Errorf("external_auth: %s: no user can sign in: %w", name, err))
+				}
+			}
+			if err := unknownSettings(conf, settings[name]); err != nil {
+				errs = append(errs, fmt.Errorf("external_auth: %s: %w", name, err))
+			}
 		}
 	}
 	return s, errs
+}
+
+// settings are the settings of each system in external_auth, without their ^. The keys of a system
+// that is not listed are users alone.
+var settings = map[string][]string{
+	"file": {"field_separator", "filename", "filetype", "hashtype", "password_field", "realm", "username_field"},
+	"oidc": {"ca_file", "client_id", "client_secret", "groups_claim", "issuer", "redirect_uri", "scopes", "username_claim"},
+	"pki":  {"ca_file"},
+	"rest": {"url"},
+}
+
+// unknownSettings returns an error about settings that a system does not have.
+func unknownSettings(conf *value.Dict, known []string) error {
+	for k := range conf.All() {
+		name, ok := strings.CutPrefix(value.Str(k), "^")
+		if ok && known != nil && !slices.Contains(known, name) {
+			return salt.Errorf(salt.Invalid, "the setting ^%.80s has no effect; there are ^%s", name, strings.Join(known, ", ^"))
+		}
+	}
+	return nil
 }
 
 // Authenticate identifies the user with these credentials. Its error is of kind Denied. A refusal

@@ -194,7 +194,6 @@ func TestFile(t *testing.T) {
 		{ht + "\n^filetype: htpasswd", "empty", "", false},
 		{digests + "\n^filetype: htdigest\n^realm: lab", "ann", "pw", true},
 		{digests + "\n^filetype: htdigest\n^realm: other", "ann", "pw", false},
-		{filepath.Join(dir, "none"), "ann", "", false},
 	} {
 		s := must(t, Options{External: value.DictOf("file", external(t, "^filename: "+c.conf+"\n'*': [test.ping]"))})
 		_, err := s.Authenticate(t.Context(), Credentials{"file", c.name, c.password})
@@ -207,6 +206,24 @@ func TestFile(t *testing.T) {
 		if _, err := newFile(external(t, conf), nil); salt.KindOf(err) != salt.Invalid {
 			t.Errorf("%s: %v", conf, err)
 		}
+	}
+
+	// A file that is missing is reported, and used as soon as it is there.
+	late := filepath.Join(dir, "late")
+	s, errs := service(t, Options{External: value.DictOf("file", external(t, "^filename: "+late+"\n'*': [test.ping]"))})
+	if len(errs) != 1 || !strings.Contains(errs[0].Error(), "cannot read the file of users") {
+		t.Errorf("a file that is missing: %v", errs)
+	}
+	if err := os.WriteFile(late, []byte("ann:pw\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.Authenticate(t.Context(), Credentials{"file", "ann", "pw"}); err != nil {
+		t.Errorf("a file that came later: %v", err)
+	}
+	conf := "^filename: " + late + "\n^filtype: htpasswd\n'*': [test.ping]"
+	_, errs = service(t, Options{External: value.DictOf("file", external(t, conf))})
+	if len(errs) != 1 || !strings.Contains(errs[0].Error(), "^filtype has no effect") {
+		t.Errorf("a misspelt setting: %v", errs)
 	}
 }
 

@@ -64,6 +64,19 @@ func newFile(conf *value.Dict, _ *Options) (System, error) {
 	return f, nil
 }
 
+// Check implements checked.
+func (f *file) Check() error {
+	r, err := os.Open(f.path)
+	if err != nil {
+		return fmt.Errorf("cannot read the file of users: %w", err)
+	}
+	defer r.Close()
+	if fi, err := r.Stat(); err == nil && fi.IsDir() {
+		return salt.Errorf(salt.Invalid, "the file of users, %s, is a directory", f.path)
+	}
+	return nil
+}
+
 // maxFile bounds the size of a user file that is read, in bytes.
 const maxFile = 64 << 20
 

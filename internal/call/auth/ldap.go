@@ -5,6 +5,7 @@ import (
 	"crypto/tls"
 	"fmt"
 	"net"
+	"net/url"
 	"slices"
 	"strconv"
 	"strings"
@@ -63,6 +64,7 @@ func newLDAP(_ *value.Dict, all *Options) (System, error) {
 		d.uri = scheme + "://" + net.JoinHostPort(strings.Trim(o.LDAPServer, "[]"), value.Str(o.LDAPPort))
 	}
 	search := o.LDAPAnonymous || o.LDAPBindDN != "" && o.LDAPBindPW != ""
+	u, err := url.Parse(d.uri)
 	switch {
 	case o.LDAPTLS && o.LDAPStartTLS:
 		return nil, salt.Errorf(salt.Invalid, "auth.ldap.tls and auth.ldap.starttls are mutually exclusive")
@@ -74,8 +76,19 @@ func newLDAP(_ *value.Dict, all *Options) (System, error) {
 		return nil, salt.Errorf(salt.Invalid, "auth.ldap.binddn must contain {{ username }}, or auth.ldap.bindpw must be set")
 	case o.LDAPScope < 0 || o.LDAPScope > 2:
 		return nil, salt.Errorf(salt.Invalid, "auth.ldap.scope must be 0, 1 or 2")
+	case err != nil || !slices.Contains([]string{"ldap", "ldaps", "ldapi"}, u.Scheme):
+		return nil, salt.Errorf(salt.Invalid, "auth.ldap.uri, or auth.ldap.server and auth.ldap.port, must make a URL such as ldaps://ldap.example.com:636, "+
+			"not %.200q", d.uri)
+	case o.LDAPURI == "" && !isPort(o.LDAPPort):
+		return nil, salt.Errorf(salt.Invalid, "auth.ldap.port is %s, not a port from 1 to 65535", value.Str(o.LDAPPort))
 	}
 	return d, nil
+}
+
+// isPort reports whether an option is the number of a port.
+func isPort(v any) bool {
+	n, err := strconv.ParseUint(value.Str(v), 10, 16)
+	return err == nil && n > 0
 }
 
 // fill replaces {{ username }} in text.

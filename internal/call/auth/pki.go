@@ -29,15 +29,30 @@ func newPKI(conf *value.Dict, _ *Options) (System, error) {
 	return pki{path}, nil
 }
 
-// Authenticate implements System.
-func (p pki) Authenticate(_ context.Context, c Credentials) (Vouched, error) {
+// Check implements checked.
+func (p pki) Check() error {
+	_, err := p.roots()
+	return err
+}
+
+// roots reads the CA certificate.
+func (p pki) roots() (*x509.CertPool, error) {
 	b, err := os.ReadFile(p.caFile)
 	if err != nil {
-		return Vouched{}, fmt.Errorf("cannot read the CA certificate: %w", err)
+		return nil, fmt.Errorf("cannot read the CA certificate: %w", err)
 	}
 	roots := x509.NewCertPool()
 	if !roots.AppendCertsFromPEM(b) {
-		return Vouched{}, salt.Errorf(salt.Invalid, "%s holds no certificate", p.caFile)
+		return nil, salt.Errorf(salt.Invalid, "%s holds no certificate", p.caFile)
+	}
+	return roots, nil
+}
+
+// Authenticate implements System.
+func (p pki) Authenticate(_ context.Context, c Credentials) (Vouched, error) {
+	roots, err := p.roots()
+	if err != nil {
+		return Vouched{}, err
 	}
 	block, _ := pem.Decode([]byte(c.Password))
 	if block == nil || block.Type != "CERTIFICATE" {

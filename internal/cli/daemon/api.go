@@ -67,10 +67,18 @@ func loadAPI(t *config.Tree, _ bool, log *slog.Logger) (*common, error) {
 	if flow, err := auth.NewCodeFlow(&cfg.Auth); err == nil && flow != nil {
 		settings.CodeFlow = flow
 	}
+	for _, text := range settings.Warnings() {
+		log.Warn(text)
+	}
 	cfg.Log.File = o.API.LogFile
 	return &common{
 		log: &cfg.Log, pidFile: o.API.PIDFile, profile: cfg.Profile, metrics: o.API.Metrics, user: f.User, cacheDir: f.CacheDir, directories: []string{f.CacheDir},
-		check: func(_ context.Context, c *checker) { c.api(settings, noted(o.API.PIDFile, "salt-api")) },
+		check: func(_ context.Context, c *checker) {
+			if _, err := named.ClientTLS(cfg.Network.Transport, cfg.Network.SSL); err != nil {
+				c.fault("%v", err)
+			}
+			c.api(settings, noted(o.API.PIDFile, "salt-api"))
+		},
 		build: func(_ context.Context, log *slog.Logger) (service, error) { return newAPI(cfg, &o, settings, log) },
 	}, nil
 }

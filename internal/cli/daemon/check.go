@@ -6,10 +6,12 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"log/slog"
 	"net"
 	"os"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -22,6 +24,45 @@ import (
 type checker struct {
 	w      io.Writer
 	faults int
+	// broken counts the parts that do not work, without which the daemon starts.
+	broken atomic.Int64
+}
+
+// logger returns a logger that logs to log and counts errors as broken parts.
+func (c *checker) logger(log *slog.Logger) *slog.Logger {
+	return slog.New(countErrors{log.Handler(), &c.broken})
+}
+
+// countErrors counts the records of level ERROR and above.
+type countErrors struct {
+	slog.Handler
+	n *atomic.Int64
+}
+
+// Enabled implements slog.Handler.
+func (h countErrors) Enabled(ctx context.Context, l slog.Level) bool {
+	return l >= slog.LevelError || h.Handler.Enabled(ctx, l)
+}
+
+// Handle implements slog.Handler.
+func (h countErrors) Handle(ctx context.Context, r slog.Record) error {
+	if r.Level >= slog.LevelError {
+		h.n.Add(1)
+	}
+	if !h.Handler.Enabled(ctx, r.Level) {
+		return nil
+	}
+	return h.Handler.Handle(ctx, r)
+}
+
+// WithAttrs implements slog.Handler.
+func (h countErrors) WithAttrs(attrs []slog.Attr) slog.Handler {
+	return countErrors{h.Handler.WithAttrs(attrs), h.n}
+}
+
+// WithGroup implements slog.Handler.
+func (h countErrors) WithGroup(name string) slog.Handler {
+	return countErrors{h.Handler.WithGroup(name), h.n}
 }
 
 func (c *checker) fault(format string, args ...any) {

@@ -205,8 +205,12 @@ func (b *blueprint) check(ctx context.Context, env *frame.Env, c *common, path s
 	for _, dir := range c.directories {
 		k.directory(dir)
 	}
-	if c.log.File != "" && !strings.Contains(c.log.File, "://") {
-		k.directory(filepath.Dir(c.log.File))
+	if c.log.File != "" {
+		if err := log.CheckFile(c.log.File); err != nil {
+			k.warn("cannot open the log file; continuing without it: %v", err)
+		} else {
+			k.directory(filepath.Dir(c.log.File))
+		}
 	}
 	if c.user != "" {
 		if _, err := user.Lookup(c.user); err != nil {
@@ -222,6 +226,10 @@ func (b *blueprint) check(ctx context.Context, env *frame.Env, c *common, path s
 	if k.faults > 0 {
 		fmt.Fprintf(env.Stdout, "%s: %d fault(s) in %s\n", b.command.Name, k.faults, where)
 		return frame.ExitFailure
+	}
+	if n := k.broken.Load(); n > 0 {
+		fmt.Fprintf(env.Stdout, "OK: %s would start with %s, but %d of its parts would not work: see the errors.\n", b.command.Name, where, n)
+		return frame.ExitOK
 	}
 	fmt.Fprintf(env.Stdout, "OK: %s.\n", ok)
 	return frame.ExitOK

@@ -4,16 +4,13 @@ import (
 	"context"
 	"log/slog"
 	"path/filepath"
-	"slices"
 
 	"brine/internal/base/salt"
 	"brine/internal/base/trace"
-	"brine/internal/call/auth"
 	"brine/internal/cli/frame"
 	"brine/internal/daemons/config"
 	"brine/internal/daemons/master"
 	"brine/internal/net/transport/named"
-	"brine/internal/py/value"
 )
 
 // MasterApplet returns the program salt-master.
@@ -37,23 +34,16 @@ func loadMaster(t *config.Tree, _ bool, log *slog.Logger) (*common, error) {
 		refused:  t.Refuse(cfg.Overrides, &config.Master{}, &apiOptions{}),
 		cacheDir: cfg.Files.CacheDir, directories: []string{cfg.Files.PKIDir, cfg.Files.CacheDir, cfg.Files.SockDir},
 		check: func(_ context.Context, c *checker) {
-			_, faults := auth.New(knownSystems(cfg.Auth), nil, nil, log)
-			for _, err := range faults {
-				c.warn("%v", err)
-			}
 			c.key(filepath.Join(cfg.Files.PKIDir, "master.pem"), cfg.Options.KeyPass)
 			if endpoints, err := cfg.Network.Endpoints(); err != nil {
 				c.fault("%v", err)
 			} else {
 				c.ports(endpoints, noted(cfg.Files.PIDFile, "salt-master"))
-				if _, err := listens(cfg, log); err != nil {
-					c.fault("%v", err)
-				}
 			}
-			if mc, err := cfg.Parts(t); err != nil {
+			if mc, err := masterConfig(cfg, t, log); err != nil {
 				c.fault("%v", err)
 			} else {
-				for _, err := range master.CheckStart(&mc) {
+				for _, err := range master.CheckStart(&mc, c.logger(log)) {
 					c.fault("%v", err)
 				}
 			}
@@ -81,18 +71,6 @@ func loadMaster(t *config.Tree, _ bool, log *slog.Logger) (*common, error) {
 			return err
 		},
 	}, nil
-}
-
-// knownSystems removes the systems of external_auth that do not exist; another check reports those.
-func knownSystems(o auth.Options) auth.Options {
-	known := value.NewDict(o.External.Len())
-	for k, v := range o.External.All() {
-		if slices.Contains(auth.Systems(), value.Str(k)) {
-			known.Set(k, v)
-		}
-	}
-	o.External = known
-	return o
 }
 
 func masterConfig(cfg *config.Master, t *config.Tree, log *slog.Logger) (master.Config, error) {

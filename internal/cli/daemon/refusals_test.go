@@ -2,9 +2,11 @@ package daemon
 
 import (
 	"fmt"
+	"io/fs"
 	"net"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -113,6 +115,13 @@ func TestCheckIsTheStart(t *testing.T) {
 		{"salt-master", "master_job_cache: kafka\n", `there is no returner "kafka"`},
 		{"salt-master", "master_job_cache: pgjsonb\nreturner.pgjsonb.port: abc\n", `the option port is "abc", not a number`},
 		{"salt-master", "console_store: postgres\nreturner.postgres.port: abc\n", `console_store: the option port is "abc", not a number`},
+		{"salt-master", "master_job_cache: redis\nredis.port: abc\n", `master_job_cache: redis: the option port is "abc", not a number`},
+		{"salt-master", "master_job_cache: redis\nredis.port: 99999\n", "master_job_cache: redis: the option port is 99999, not a port"},
+		{"salt-master", "master_job_cache: mysql\nmysql.ssl_ca: /none\n", "master_job_cache: mysql: cannot read the certificates to trust: open /none"},
+		{"salt-master", "ext_job_cache: etcd\netcd.protocol: htp\n", `ext_job_cache: etcd: etcd.protocol is "htp"`},
+		{"salt-master", "cache: redis\ncache.redis.port: abc\n", `cache: redis: the option port is "abc", not a number`},
+		{"salt-master", "cache: consul\nconsul.scheme: htp\n", `cache: consul: consul.scheme is "htp"`},
+		{"salt-master", "cache: mysql\nmysql.table_name: a b\n", `cache: mysql: "a b" is not the name of a table`},
 		{"salt-master", "master_sign_pubkey: true\nmaster_use_pubkey_signature: true\n", "the signature cannot be read"},
 		{"salt-master", "transport: tcp\nssl: {certfile: /none.crt, keyfile: /none.key}\n", "/none.crt"},
 		{"salt-master", "reactor: x\n", "reactor"},
@@ -122,6 +131,10 @@ func TestCheckIsTheStart(t *testing.T) {
 		{"salt-minion", "transport: tcp\nssl: {certfile: /none.crt, keyfile: /none.key, ca_certs: /none.ca}\n", "/none"},
 		{"salt-minion", "master_type: hot\n", "master_type"},
 		{"salt-api", "", "rest_cherrypy"},
+		{"salt-api", "rest_cherrypy: {host: 127.0.0.2, port: PORT, disable_ssl: true}\ntransport: tcp\nssl: {certfile: /none.crt, keyfile: /none.key}\n",
+			"/none.crt"},
+		{"salt-api", "rest_cherrypy: {host: 127.0.0.2, port: PORT, disable_ssl: true, webhook_disable_auth: 'no'}\n", "webhook_disable_auth: must be True or False"},
+		{"salt-api", "rest_cherrypy: {host: 127.0.0.2, port: PORT, disable_ssl: true, api_acl: [amy]}\n", "api_acl: must be a map with users, and is list"},
 		{"salt-api", "rest_cherrypy: {port: 1, ssl_crt: /none.crt, ssl_key: /none.key}\n", "/none.crt"},
 		{"salt-api", "rest_cherrypy: {host: 127.0.0.2, port: PORT, ssl_crt: CRT, ssl_key: CRT}\n", "ssl_crt and ssl_key"},
 		{"salt-api", "rest_cherrypy: {host: 127.0.0.2, port: PORT, disable_ssl: true, static: /none}\n", "static"},
@@ -152,4 +165,108 @@ func TestCheckIsTheStart(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestCheckNamesParts: a daemon starts without parts that cannot work, and logs each as an error. The
+// check logs the same, and nothing that the start does not log.
+func TestCheckNamesParts(t *testing.T) {
+	for _, c := range []struct {
+		program string
+		parts   []brokenPart
+	}{
+		{"salt-master", []brokenPart{
+			{"event_return: [mysql]\nmysql.port: abc", `event_return=mysql err="the option port is \"abc\", not a number"`},
+			{`external_auth:
+  ldap: {amy: [test.*]}
+  rest: {^url: ftp://x, amy: [test.*]}
+  file: {^filename: /none, ^hashtpye: sha256, amy: [test.*]}
+  pki: {ca_file: BAD, amy: [test.*]}
+  oidc: {^issuer: 'https://x', ^client_id: y, ^ca_file: BAD, ^scope: [openid]}
+auth.ldap.binddn: uid={{username}}
+auth.ldap.port: 389x`, "auth.ldap.uri, or auth.ldap.server and auth.ldap.port, must make a URL"},
+			{"", "external_auth: rest: ^url must be an http or https URL"},
+			{"", "external_auth: file: no user can sign in: cannot read the file of users: open /none: no such file or directory"},
+			{"", "external_auth: file: the setting ^hashtpye has no effect; there are ^field_separator, ^filename, ^filetype, ^hashtype"},
+			{"", "external_auth: pki: no user can sign in: "},
+			{"", "external_auth: oidc: ^ca_file: "},
+			{"fileserver_backend: [roots, gitfs, s3fs, minionfs]\ngitfs_remotes: [{'https://127.0.0.1/y': [{rooot: a}]}]\ns3.buckets: x",
+				"fileserver_backend=gitfs err=\"the git remote https://127.0.0.1/y has the parameter rooot"},
+			{"", "fileserver_backend=s3fs err=\"s3.buckets is a str"},
+			{"", "fileserver_backend=minionfs err=\"minions cannot push files"},
+			{"ext_pillar: [{git: [{'master https://127.0.0.1/y': [{rooot: a}]}]}]", "the git remote master https://127.0.0.1/y has the parameter rooot"},
+		}},
+		{"salt-api", []brokenPart{
+			{"rest_cherrypy: {host: 127.0.0.2, port: PORT, disable_ssl: true, app: /none, favicon: BAD/x}",
+				"rest_cherrypy: app: stat /none: no such file or directory"},
+			{"", "rest_cherrypy: favicon: "},
+			{"netapi_enable_clients: [local, locall]", `netapi_enable_clients: there is no client "locall"`},
+		}},
+	} {
+		t.Run(c.program, func(t *testing.T) {
+			t.Parallel()
+			p := newPlace(t, "")
+			kind := strings.TrimPrefix(strings.Replace(c.program, "-api", "-master", 1), "salt-")
+			p.write("bad", "no certificate")
+			text := p.read(kind)
+			for _, part := range c.parts {
+				text += strings.NewReplacer("BAD", p.dir+"/bad", "PORT", fmt.Sprint(freePorts(t, 1)[0])).Replace(part.text) + "\n"
+			}
+			p.write(kind, text)
+
+			before := filesBelow(t, p.dir)
+			check := p.start(c.program, "--check-config")
+			code := check.wait()
+			if after := filesBelow(t, p.dir); !slices.Equal(before, after) {
+				t.Errorf("the check changed files: %q is now %q", before, after)
+			}
+			checked := problems(check.stdout.String() + check.stderr.String())
+			if code != 0 {
+				t.Errorf("the check: exit code %d\n%s", code, strings.Join(checked, "\n"))
+			}
+			d := p.up(c.program, "-l", "warning")
+			d.end(syscall.SIGTERM)
+			started := problems(d.stderr.String())
+			for _, part := range c.parts {
+				has := func(line string) bool { return strings.Contains(line, part.want) }
+				if !slices.ContainsFunc(started, has) || !slices.ContainsFunc(checked, has) {
+					t.Errorf("%q is not named by both the start and the check", part.want)
+				}
+			}
+			for _, line := range checked {
+				if !slices.Contains(started, line) {
+					t.Errorf("the check says, and the start does not: %s", line)
+				}
+			}
+			if t.Failed() {
+				t.Logf("the start:\n%s", strings.Join(started, "\n"))
+			}
+			if out := check.stdout.String(); c.program != "salt-api" && !strings.Contains(out, fmt.Sprintf("but %d of its parts would not work", len(checked))) {
+				t.Errorf("the check ends with %s", out)
+			}
+		})
+	}
+}
+
+// brokenPart is a text of a configuration, and what the start logs about it.
+type brokenPart struct{ text, want string }
+
+// problems returns the lines of log records and of the check that report errors and warnings.
+func problems(out string) []string {
+	return slices.DeleteFunc(strings.Split(out, "\n"), func(line string) bool {
+		return !strings.Contains(line, "[ERROR ") && !strings.Contains(line, "[WARNING") && !strings.HasPrefix(line, "error: ") &&
+			!strings.HasPrefix(line, "warning: ")
+	})
+}
+
+// filesBelow returns the names of all files below a directory.
+func filesBelow(t *testing.T, dir string) (names []string) {
+	t.Helper()
+	err := filepath.WalkDir(dir, func(path string, _ fs.DirEntry, err error) error {
+		names = append(names, path)
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return names
 }

@@ -121,6 +121,25 @@ func New(s Settings, m Master, b Bus, log *slog.Logger) (*Server, error) {
 	return a, nil
 }
 
+// Warnings returns what the settings name and what does not exist, so that it would have no effect.
+func (s *Settings) Warnings() (out []string) {
+	served := slices.DeleteFunc(slices.Clone(client.LowClients), func(name string) bool { return name == "ssh" })
+	for _, name := range s.Clients {
+		if !slices.Contains(served, name) {
+			out = append(out, fmt.Sprintf("netapi_enable_clients: there is no client %.80q; there are %s", name, strings.Join(served, ", ")))
+		}
+	}
+	for _, f := range [][2]string{{"app", s.App}, {"favicon", s.Favicon}} {
+		if f[1] == "" {
+			continue
+		}
+		if _, err := os.Stat(f[1]); err != nil {
+			out = append(out, fmt.Sprintf("rest_cherrypy: %s: %v", f[0], err))
+		}
+	}
+	return out
+}
+
 // CheckFiles returns an error for a file or directory of the settings that cannot be used.
 func (s *Settings) CheckFiles() error {
 	if s.Static != "" {

@@ -133,6 +133,9 @@ func (o *Options) Read(dir string) (*Settings, error) {
 		if !ok {
 			return usual
 		}
+		if _, isText := v.(string); isText { // also "no" would count as true
+			fault(key, "must be True or False, without quotes, and is a text")
+		}
 		return value.Truth(v)
 	}
 	s := &Settings{
@@ -159,9 +162,11 @@ func (o *Options) Read(dir string) (*Settings, error) {
 	}
 	if acl, ok := d.Get("api_acl"); ok {
 		s.hasACL = true
-		if m, ok := acl.(*value.Dict); ok {
-			s.ACL = m.Dict("users")
+		m, ok := acl.(*value.Dict)
+		if !ok && acl != nil {
+			fault("api_acl", "must be a map with users, and is %s", value.TypeName(acl))
 		}
+		s.ACL = m.Dict("users")
 	}
 	if v, ok := d.Get("own_events"); ok && v != nil {
 		own := value.Truth(v)

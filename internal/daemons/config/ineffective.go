@@ -83,7 +83,7 @@ var ineffectiveGroups = []ineffectiveGroup{
 	{why: "decrypted values are not kept on the disk", options: "gpg_cache gpg_cache_backend=disk gpg_cache_ttl=86400"},
 	{why: "log_level and log_level_logfile hold for all parts", options: "log_granular_levels"},
 	{why: "use logrotate; SIGHUP opens the log file again", options: "log_rotate_backup_count log_rotate_max_bytes"},
-	{why: "messages go to stderr, log_file or syslog (log_file: file:///dev/log)",
+	{why: "messages go to stderr and log_file",
 		options: "fluent_handler logstash_udp_handler logstash_zmq_handler sentry_handler"},
 	{why: "the service manager restarts minions", options: "minion_restart_command restart_on_error"},
 	{why: "the binary is updated by packages, not by saltutil.update", options: "update_restart_services update_url"},

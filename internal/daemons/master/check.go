@@ -1,7 +1,6 @@
 package master
 
 import (
-	"brine/internal/daemons/master/sinks"
 	"errors"
 	"io/fs"
 	"log/slog"
@@ -9,66 +8,61 @@ import (
 	"slices"
 
 	"brine/internal/base/salt"
-	"brine/internal/catalogue/reactor"
-	"brine/internal/daemons/usermodules"
+	"brine/internal/daemons/master/sinks"
 	"brine/internal/net/crypt"
+	"brine/internal/net/event"
 	"brine/internal/net/remote"
-	"brine/internal/store/cache/drivers"
-	"brine/internal/store/returner"
+	transports "brine/internal/net/transport/named"
+	"brine/internal/store/consoledb"
 )
 
-// CheckStart returns the errors that would prevent a master with this
-// configuration from starting. It changes nothing and connects to no server.
-func CheckStart(cfg *Config) (faults []error) {
-	if name := cfg.Cache.Driver; name != "" && !slices.Contains(drivers.Names(), name) {
-		_, err := drivers.Open(name, nil, 0)
-		faults = append(faults, err)
-	}
-	for _, name := range []string{cfg.Returners.JobCache, cfg.Client.ExtJobCache} {
-		if name != "" && name != sinks.LocalJobs && name != "local" {
-			if err := checkReturner(cfg, name); err != nil {
-				faults = append(faults, err)
-			}
-		}
+// CheckStart returns the errors that would prevent a master with this configuration from starting. It
+// logs to log what the start would log about parts that do not work. It runs the same code as the
+// start, changes nothing and connects to no server.
+func CheckStart(cfg *Config, log *slog.Logger) (faults []error) {
+	m := &Master{cfg: *cfg, log: log, bus: event.NewBus(cfg.Events.MaxEventSize)}
+	findReturners(m)
+	makeSettings(m)
+	defer m.closeModules()
+
+	store, err := openStoreOfRecord(cfg, log)
+	faults = append(faults, err)
+	store.Close()
+	driver, err := openDriver(cfg)
+	faults = append(faults, err)
+	if driver != nil {
+		driver.Close()
 	}
 	if name := cfg.Options.ConsoleStore; name != "" {
-		if err := checkPostgres(cfg, name); err != nil {
+		db, err := consoledb.Open(name, remote.Options(cfg.Opts), cfg.Returners.Timeout)
+		if err == nil {
+			db.Close()
+		} else {
 			faults = append(faults, salt.Errorf(salt.KindOf(err), "console_store: %w", err))
 		}
 	}
+	faults = append(faults, sinks.Check(m.sinkConfig()))
 	if cfg.Options.MasterSignPubkey && cfg.Options.MasterUsePubkeySignature {
-		if _, err := storedSignature(filepath.Join(cfg.PKIDir, cfg.Options.MasterPubkeySignature)); err != nil {
-			faults = append(faults, err)
-		}
-	}
-	if _, err := reactor.New(cfg.Reactor, reactor.Deps{}); err != nil {
+		_, err := storedSignature(filepath.Join(cfg.PKIDir, cfg.Options.MasterPubkeySignature))
 		faults = append(faults, err)
 	}
-	return append(faults, checkPair(cfg)...)
-}
-
-// checkReturner reports why a returner cannot store the master's jobs.
-func checkReturner(cfg *Config, name string) error {
-	own := userModules(cfg, usermodules.ReturnerKinds, nil, nil, slog.New(slog.DiscardHandler))
-	defer own.Close()
-	if slices.Contains(returner.Names(), name) && !own.Returners().Has(name) {
-		if slices.Contains(returner.PostgresNames(), name) {
-			return checkPostgres(cfg, name)
-		}
-		return nil // not opened: its options may name files or servers that do not exist yet
+	for i := range cfg.Listen {
+		_, err := transports.ClientTLS(cfg.Listen[i].Transport.Name(), cfg.SSL)
+		faults = append(faults, err)
 	}
-	c := sinks.Config{Python: own.Returners()}
-	_, err := c.Open(name)
-	return err
-}
 
-// checkPostgres reports faults in the options of a returner for PostgreSQL. It does not connect.
-func checkPostgres(cfg *Config, name string) error {
-	db, err := returner.Postgres(name, remote.Options(cfg.Opts), cfg.Returners.Timeout)
-	if err != nil {
-		return err
+	if err := configure(m); err != nil {
+		faults = append(faults, err)
+	} else {
+		m.inside = &insideCalls{options: cfg.Client, opts: cfg.Opts, bus: m.bus, log: log}
+		_, err := newReactor(cfg.Reactor, m.templates, m.inside, nil)
+		faults = append(faults, err)
 	}
-	return db.Close()
+	for _, r := range sinks.NewEventReturners(cfg.EventReturn, m.sinkConfig(), m.bus, log) {
+		r.Close()
+	}
+	faults = append(faults, checkPair(cfg)...)
+	return slices.DeleteFunc(faults, func(err error) bool { return err == nil })
 }
 
 // checkPair checks that the master's public and private key belong together, if

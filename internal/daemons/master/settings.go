@@ -84,12 +84,16 @@ func (s *settings) set(cfg Config) {
 	for _, err := range errs {
 		s.log.Error("cannot use an authentication system of external_auth", "err", err)
 	}
+	var autosign *keystore.Autosign
+	if s.keys != nil { // not in a check before the start
+		autosign = keystore.NewAutosign(s.keys, cfg.Keys, cfg.User, s.log)
+	}
 	git := s.gitPillar(cfg)
 	s.live.Store(&live{
 		git: git, cfg: cfg,
 		auth:    who,
 		options: cfg.Options, channel: cfg.Channel, groups: groups,
-		autosign: keystore.NewAutosign(s.keys, cfg.Keys, cfg.User, s.log),
+		autosign: autosign,
 		files: fileserver.New(cfg.Files, fileserver.Config{
 			CacheDir: s.cacheDir, HashType: cfg.Options.HashType, BufferSize: cfg.Options.FileBufferSize,
 			More: backends.More(cfg.Backends, backends.Config{

@@ -9,6 +9,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"log/slog"
 	"net"
 	"os"
 	"path/filepath"
@@ -56,12 +57,8 @@ func (m *Master) joinCluster() error {
 	if err != nil {
 		return fmt.Errorf("the public key of this master: %w", err)
 	}
-	if o.Record != "" {
-		if m.store, err = record.Open(record.Config{
-			Engine: o.Record, Options: remote.Options(m.cfg.Opts), Cluster: o.ID, ID: m.cfg.ID, Secret: o.RecordSecret, Log: m.log,
-		}); err != nil {
-			return err
-		}
+	if m.store, err = openStoreOfRecord(&m.cfg, m.log); err != nil {
+		return err
 	}
 	m.cluster, err = cluster.New(cluster.Config{
 		Store: m.store,
@@ -74,6 +71,17 @@ func (m *Master) joinCluster() error {
 		Copies:  func() (n int, keep int64) { return ownCopies(&m.cfg, m.jobFiles()) },
 	}, m.log)
 	return err
+}
+
+// openStoreOfRecord opens the store of record; nil if none is configured. It does not connect.
+func openStoreOfRecord(cfg *Config, log *slog.Logger) (*record.Store, error) {
+	o := &cfg.Cluster
+	if !o.On() || o.Record == "" {
+		return nil, nil
+	}
+	return record.Open(record.Config{
+		Engine: o.Record, Options: remote.Options(cfg.Opts), Cluster: o.ID, ID: cfg.ID, Secret: o.RecordSecret, Log: log,
+	})
 }
 
 // jobFiles reports whether this master writes all returns to files for Salt's programs.
@@ -96,7 +104,7 @@ func (m *Master) openStores() (err error) {
 	m.cohabitation = &cohabitation{cacheDir: m.cfg.CacheDir, beside: m.own.beside}
 	m.cohabitation.look()
 	own := m.own.dir
-	driver, err := drivers.Open(m.cfg.Cache.Driver, remote.Options(m.cfg.Opts), m.cfg.Cache.Timeout)
+	driver, err := openDriver(&m.cfg)
 	if err != nil {
 		return err
 	}
@@ -118,19 +126,50 @@ func (m *Master) openStores() (err error) {
 		return err
 	}
 	// The functions that returners call are created later, before the first entry is delivered.
-	m.userReturners = userModules(&m.cfg, usermodules.ReturnerKinds, func() *fn.Call { return m.templates.call() }, nil, m.log)
+	findReturners(m)
 	if m.sinks, err = sinks.Open(m.sinkConfig(), own, m.readableJobs(), m.log); err != nil {
 		return err
 	}
 	m.bus = event.NewBus(m.cfg.Events.MaxEventSize)
+	makeSettings(m)
+	if isolated(m.cluster) {
+		return m.openReplicated(own)
+	}
+	return nil
+}
+
+// openDriver opens the server of the option cache. It does not connect.
+func openDriver(cfg *Config) (cache.Driver, error) {
+	return drivers.Open(cfg.Cache.Driver, remote.Options(cfg.Opts), cfg.Cache.Timeout)
+}
+
+// findReturners finds the user's own returners.
+func findReturners(m *Master) {
+	m.userReturners = userModules(&m.cfg, usermodules.ReturnerKinds, func() *fn.Call { return m.templates.call() }, nil, m.log)
+}
+
+// makeSettings creates the settings, which configure applies.
+func makeSettings(m *Master) {
 	m.userAuth = userModules(&m.cfg, usermodules.AuthKinds, func() *fn.Call { return m.templates.call() }, nil, m.log)
 	m.settings = &settings{
 		systems:  m.userAuth.Systems(),
 		cacheDir: m.cfg.CacheDir, log: m.log, keys: m.keys, tokens: m.tokens, roots: func(cfg Config) Config { return m.revisions.apply(cfg) },
 	}
-	if isolated(m.cluster) {
-		return m.openReplicated(own)
+}
+
+// configure creates the templates, and applies the options that a reload can change.
+func configure(m *Master) (err error) {
+	cfg := &m.cfg
+	if m.templates, err = newTemplates(templates{
+		id: cfg.ID, cacheDir: cfg.CacheDir, opts: cfg.Opts, ctx: m.life.context, settings: m.settings, log: m.log,
+		runners: func() *fn.Registry { return m.runners.registry },
+		orders:  func() *client.Client { return within{m.inside, processUser(), "template"}.client() },
+	}, cfg); err != nil {
+		return err
 	}
+	m.user = m.templates.user
+	m.settings.compiler = m.templates.compiler
+	m.settings.set(m.cfg)
 	return nil
 }
 
@@ -223,17 +262,7 @@ func (m *Master) wireStores() (err error) {
 	if cfg.HasSyndic {
 		m.eventIPC.KeepReturns()
 	}
-	if m.templates, err = newTemplates(templates{
-		id: cfg.ID, cacheDir: cfg.CacheDir, opts: cfg.Opts, ctx: m.life.context, settings: m.settings, log: m.log,
-		runners: func() *fn.Registry { return m.runners.registry },
-		orders:  func() *client.Client { return within{m.inside, processUser(), "template"}.client() },
-	}, cfg); err != nil {
-		return err
-	}
-	m.user = m.templates.user
-	m.settings.compiler = m.templates.compiler
-	m.settings.set(m.cfg)
-	return nil
+	return configure(m)
 }
 
 func (m *Master) bindPublishers() error {

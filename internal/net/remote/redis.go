@@ -56,11 +56,9 @@ func Redis(s Settings, host string, timeout time.Duration) (redis.UniversalClien
 		o.Addrs = nil
 		for _, it := range nodes.Items {
 			d, _ := it.(*value.Dict)
-			port := 6379
-			if d.Has("port") {
-				if port, err = strconv.Atoi(value.Str(d.At("port"))); err != nil {
-					return nil, salt.Errorf(salt.Invalid, "cluster.startup_nodes has the port %v", d.At("port"))
-				}
+			port, err := Settings(func(name string) any { return d.At(name) }).Port(6379)
+			if err != nil {
+				return nil, salt.Errorf(salt.Invalid, "cluster.startup_nodes: %w", err)
 			}
 			o.Addrs = append(o.Addrs, net.JoinHostPort(d.Str("host"), strconv.Itoa(port)))
 		}

@@ -105,6 +105,18 @@ func (s Settings) Int(name string, usual int) (int, error) {
 	return n, nil
 }
 
+// maxPort is the highest number of a port.
+const maxPort = 1<<16 - 1
+
+// Port returns the setting port.
+func (s Settings) Port(usual int) (int, error) {
+	n, err := s.Int("port", usual)
+	if err == nil && (n < 1 || n > maxPort) {
+		return 0, salt.Errorf(salt.Invalid, "the option port is %d, not a port from 1 to %d", n, maxPort)
+	}
+	return n, err
+}
+
 // Bool returns whether a setting is true.
 func (s Settings) Bool(name string, usual bool) bool {
 	v := s(name)
@@ -119,7 +131,7 @@ func (s Settings) Bool(name string, usual bool) bool {
 
 // Address returns host:port.
 func (s Settings) Address(host string, port int) (string, error) {
-	n, err := s.Int("port", port)
+	n, err := s.Port(port)
 	return net.JoinHostPort(s.Text("host", host), strconv.Itoa(n)), err
 }
 

@@ -88,7 +88,7 @@ func MySQL(s Settings, n Names, timeout time.Duration) (*SQL, error) {
 // Postgres opens a PostgreSQL server by the settings host (or a directory with its socket), port, user,
 // sslmode, sslcert, sslkey, sslrootcert and those in n.
 func Postgres(s Settings, n Names, timeout time.Duration) (*SQL, error) {
-	port, err := s.Int("port", 5432)
+	port, err := s.Port(5432)
 	if err != nil {
 		return nil, err
 	}

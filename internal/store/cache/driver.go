@@ -36,5 +36,9 @@ func FromOptions(name string, src remote.Source, timeout time.Duration) (Driver,
 	if !ok {
 		return nil, salt.Errorf(salt.Invalid, "unknown value %q of the option cache: use one of %s", name, strings.Join(DriverNames(), ", "))
 	}
-	return open(src, timeout)
+	d, err := open(src, timeout)
+	if err != nil {
+		return nil, salt.Errorf(salt.KindOf(err), "cache: %s: %w", name, err)
+	}
+	return d, nil
 }

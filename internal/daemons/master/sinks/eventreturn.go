@@ -82,8 +82,7 @@ func NewEventReturners(o EventReturnOptions, sinks Config, bus *event.Bus, log *
 				err = returner.ErrNoEvents
 			}
 			if err != nil {
-				log.Error("event_return: unknown returner; available are rawfile_json, local, mysql, pgjsonb, postgres, "+
-					"postgres_local_cache and those in Python", "name", name, "err", err)
+				log.Error("cannot use a returner of event_return; it gets no events", "event_return", name, "err", err)
 				continue
 			}
 			k.to = &database{r, waitLimit(r, max(sinks.Returner.Timeout, time.Second))}
@@ -131,6 +130,13 @@ type EventReturner struct {
 	waiting []*event.Event
 	dropped uint64
 	told    uint64 // lost events that were already logged
+}
+
+// Close closes the connections of a returner that does not run.
+func (k *EventReturner) Close() {
+	if d, ok := k.to.(*database); ok {
+		d.r.Close()
+	}
 }
 
 // wants reports whether the options select events with a tag.

@@ -108,33 +108,47 @@ func (c *Config) has(name string) bool { return c.Python != nil && c.Python.Has(
 // Open opens the servers of master_job_cache and ext_job_cache. dir is the
 // directory of their queues; own is the master's own store.
 func Open(cfg Config, dir string, own runners.Jobs, log *slog.Logger) (*Jobs, error) {
-	s := &Jobs{cfg: cfg, own: own, log: log}
-	names := []string{cfg.Returner.JobCache}
-	if ext := cfg.Ext; ext != names[0] {
-		names = append(names, ext)
+	list, err := cfg.servers()
+	s := &Jobs{cfg: cfg, list: list, own: own, log: log}
+	if err != nil {
+		s.Close()
+		return nil, err
 	}
-	for i, name := range names {
-		if name == "" || name == LocalJobs || name == "local" {
-			continue
-		}
-		r, err := cfg.Open(name)
-		if err != nil {
+	for _, o := range s.list {
+		limit := waitLimit(o.r, 2*max(cfg.Returner.Timeout, time.Second))
+		if o.box, err = returner.OpenOutbox(filepath.Join(dir, "outbox."+o.name), o.name, limit, o.deliver, log); err != nil {
 			s.Close()
 			return nil, err
 		}
-		o := &jobSink{name: name, r: r, returns: i == 0}
-		limit := waitLimit(r, 2*max(cfg.Returner.Timeout, time.Second))
-		if o.box, err = returner.OpenOutbox(filepath.Join(dir, "outbox."+name), name, limit, o.deliver, log); err != nil {
-			r.Close()
-			s.Close()
-			return nil, err
-		}
-		if _, ok := r.(inOrder); ok {
+		if _, ok := o.r.(inOrder); ok {
 			o.box.InOrder()
 		}
-		s.list = append(s.list, o)
 	}
 	return s, nil
+}
+
+// Check returns the error with which Open would reject the options. It changes nothing and connects
+// to no server.
+func Check(cfg Config) error {
+	list, err := cfg.servers()
+	(&Jobs{list: list}).Close()
+	return err
+}
+
+// servers opens the returners of master_job_cache and ext_job_cache, without their queues.
+func (c *Config) servers() (list []*jobSink, err error) {
+	for _, o := range []struct{ option, name string }{{"master_job_cache", c.Returner.JobCache}, {"ext_job_cache", c.Ext}} {
+		returns := o.option == "master_job_cache"
+		if o.name == "" || o.name == LocalJobs || o.name == "local" || !returns && o.name == c.Returner.JobCache {
+			continue
+		}
+		r, err := c.Open(o.name)
+		if err != nil {
+			return list, salt.Errorf(salt.KindOf(err), "%s: %s: %w", o.option, o.name, err)
+		}
+		list = append(list, &jobSink{name: o.name, r: r, returns: returns})
+	}
+	return list, nil
 }
 
 // NewReader returns sinks that only read from servers.
@@ -197,7 +211,9 @@ func (s *Jobs) Close() {
 		return
 	}
 	for _, o := range s.list {
-		o.box.Close()
+		if o.box != nil {
+			o.box.Close()
+		}
 		o.r.Close()
 	}
 }

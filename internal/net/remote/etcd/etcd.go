@@ -80,7 +80,7 @@ func New(s remote.Settings, timeout time.Duration) (*Client, error) {
 
 // addresses are host:port of the servers.
 func addresses(s remote.Settings) ([]string, error) {
-	port, err := s.Int("port", 2379)
+	port, err := s.Port(2379)
 	if err != nil {
 		return nil, err
 	}
