@@ -290,12 +290,77 @@ func TestV1States(t *testing.T) {
 		t.Errorf("an SLS file that cannot be rendered: %+v", m)
 	}
 
+	// The history: each run once, in pages, of a day or of a minion.
+	type past struct {
+		Source, Next string
+		Days         []struct {
+			Day                           string
+			Failed, Drift, Changed, Clean int
+		}
+		Rows []struct {
+			ID, JID, Time, Fun, Outcome string
+			Mods                        []string
+			Test, Broken                bool
+			Changed, Failed             int
+			Would                       int `json:"would_change"`
+			MS                          float64
+		}
+	}
+	checkHistory := func() {
+		t.Helper()
+		var days, runs past
+		s.get(admin, "/v1/history?days=2", &days)
+		sum := map[string]int{}
+		for _, d := range days.Days {
+			sum["failed"] += d.Failed
+			sum["drift"] += d.Drift
+			sum["changed"] += d.Changed
+			sum["clean"] += d.Clean
+		}
+		if days.Source != "master" || fmt.Sprint(sum) != "map[changed:1 clean:0 drift:2 failed:2]" {
+			t.Errorf("days: %+v", days)
+		}
+		var got []string
+		for path := "/v1/history/alpha?limit=2"; ; path = "/v1/history/alpha?limit=2&after=" + url.QueryEscape(runs.Next) {
+			runs = past{}
+			s.get(admin, path, &runs)
+			for _, r := range runs.Rows {
+				got = append(got, fmt.Sprint(r.ID, " ", r.Outcome, " ", r.Broken, " ", r.Test, " ", r.Would, " ", r.Changed, " ", r.Mods[0]))
+			}
+			if runs.Next == "" {
+				break
+			}
+		}
+		if want := []string{"alpha failed true false 0 0 web", "alpha changed false false 0 2 web", "alpha drift false true 2 0 web"}; !slices.Equal(got, want) {
+			t.Errorf("the runs of alpha: %q, want %q", got, want)
+		}
+		var failed []string
+		for _, d := range days.Days {
+			runs = past{}
+			s.get(admin, "/v1/history?outcome=failed&day="+d.Day, &runs)
+			for _, r := range runs.Rows {
+				failed = append(failed, r.ID)
+			}
+		}
+		if !slices.Equal(failed, []string{"alpha", "beta"}) && !slices.Equal(failed, []string{"beta", "alpha"}) {
+			t.Errorf("runs that failed: %q", failed)
+		}
+	}
+	checkHistory()
+	for path, status := range map[string]int{"/v1/history?day=today": 400, "/v1/history?outcome=bad&day=2026-03-01": 400, "/v1/history/alpha?after=x": 400,
+		"/v1/history?days=x": 400, "/v1/history/alpha?days=3": 400, "/v1/history/alpha/x": 404, "/v1/history?day=2026-03-01": 200, "/v1/history/nosuch": 200} {
+		if a := s.do("GET", path, "", "X-Auth-Token", admin); a.status != status {
+			t.Errorf("GET %s: %d %.300s, want %d", path, a.status, a.body, status)
+		}
+	}
+
 	// The master is killed, so that it could not save anything.
 	s.master.Kill()
 	s.master.Launch()
 	eventually.Nil(t, time.Minute, "the master is back", func() error { return s.master.PingAll(daemontest.Brine, "alpha", "beta") })
 	severity(admin, "beta", "failed")
 	severity(admin, "alpha", "failed")
+	checkHistory()
 }
 
 // TestV1Places reads files, pillar and schedules, and runs an entry of a schedule.

@@ -111,7 +111,7 @@ func TestAxe(t *testing.T) {
 	for _, scheme := range []string{"light", "dark"} {
 		s.Scheme(scheme)
 		s.until("the theme is "+scheme, `document.documentElement.dataset.theme === args[0]`, scheme)
-		for _, p := range append(pages, "#/minions/alpha", job, "#/run?fun=state.apply") {
+		for _, p := range append(pages, "#/minions/alpha", "#/history/alpha", job, "#/run?fun=state.apply") {
 			s.page(p)
 			s.until("the page is there", `document.querySelector("main h1") && location.hash === args[0]`, p)
 			if strings.HasPrefix(p, "#/jobs/") {
@@ -119,6 +119,9 @@ func TestAxe(t *testing.T) {
 			}
 			if p == "#/schedules" {
 				s.click("#s-new")
+			}
+			if strings.HasPrefix(p, "#/history") {
+				s.until("the runs are there", `document.querySelector("#list td")`)
 			}
 			check(scheme + " " + p)
 		}

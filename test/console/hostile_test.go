@@ -84,7 +84,10 @@ constructor: {test.fail_without_changes: []}
 		{"#/overview", "Masters and their minions"}, {"#/minions", "__proto__"}, {"#/minions/__proto__", "test.fail_without_changes: " + evilName},
 		{"#/minions/constructor", "javascript:alert(1)"}, {"#/keys", "constructor"}, {"#/jobs", "state.apply"}, {"#/jobs/" + job, evilName},
 		{"#/run?tgt=__proto__&tgt_type=constructor&fun=__proto__", "1 minions match"}, {"#/states", evilName}, {"#/orchestrations", "No orchestration"},
-		{"#/schedules", evilName}, {"#/files", evilName}, {"#/approvals", evilName}, {"#/events", "Pattern"}, {"#/access", "Sessions"}, {"#/audit", "state.apply"},
+		{"#/history", "4 failed"}, {"#/history/__proto__", "✗ 2 failed"},
+		{"#/history?day=" + time.Now().UTC().Format("2006-01-02"), "constructor"},
+		{"#/history?days=constructor&outcome=__proto__", "4 failed"}, {"#/history/%3Cimg%20src=x%3E", "Runs of states of <img src=x>"},
+		{"#/history?day=%3Cimg%20src=x%3E", "day must be a date"}, {"#/schedules", evilName}, {"#/files", evilName}, {"#/approvals", evilName}, {"#/events", "Pattern"}, {"#/access", "Sessions"}, {"#/audit", "state.apply"},
 		{"#/settings", "jobs and results"}, {"#/constructor", "Masters and their minions"}, {"#/__proto__/x", "Masters and their minions"},
 		{"#/jobs/%ED%A0%80", "there is no job"}, {"#/minions?search=%E2%80%AE%00&state=__proto__&master=constructor", "0 of 2 minions"},
 		{"#/jobs/" + job + "?against=__proto__", "there is no job"},
@@ -93,7 +96,7 @@ constructor: {test.fail_without_changes: []}
 		s.page(p.hash)
 		s.sees(p.sees)
 		if got := s.text(`[window.owned, document.querySelectorAll("main img, main script, main b, main i").length,
-			document.querySelectorAll("nav a").length].map(String).join(" ")`); got != "undefined 0 14" {
+			document.querySelectorAll("nav a").length].map(String).join(" ")`); got != "undefined 0 15" {
 			t.Errorf("%s: %s", p.hash, got)
 		}
 	}

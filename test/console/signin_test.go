@@ -32,7 +32,7 @@ func TestSignIn(t *testing.T) {
 	s.until("the stream is open", `document.getElementById("connection").textContent.includes("live")`)
 	var links []string
 	s.json(&links, `[...document.querySelectorAll("nav a")].map((a) => a.dataset.page)`)
-	if want := []string{"overview", "minions", "jobs", "run", "states", "orchestrations", "schedules", "files", "events", "access",
+	if want := []string{"overview", "minions", "jobs", "run", "states", "history", "orchestrations", "schedules", "files", "events", "access",
 		"audit", "settings"}; !slices.Equal(links, want) {
 		t.Errorf("a user of runners sees the pages %v, want %v", links, want)
 	}
@@ -138,8 +138,8 @@ func TestThemesAndScreens(t *testing.T) {
 	s.enter()
 	var pages []string
 	s.json(&pages, `[...document.querySelectorAll("nav a")].map((a) => a.getAttribute("href"))`)
-	pages = append(pages, "#/minions/alpha")
-	if len(pages) != 14 {
+	pages = append(pages, "#/minions/alpha", "#/history/alpha")
+	if len(pages) != 16 {
 		t.Errorf("pages: %v", pages)
 	}
 	backs := map[string]string{}
@@ -175,8 +175,8 @@ func TestThemesAndScreens(t *testing.T) {
 		t.Errorf("the themes have the same background: %v", backs)
 	}
 	// Each page by the keyboard: its key, and Tab to its first control.
-	for key, p := range map[string]string{"o": "overview", "m": "minions", "k": "keys", "j": "jobs", "r": "run", "s": "states", "n": "orchestrations",
-		"d": "schedules", "f": "files",
+	for key, p := range map[string]string{"o": "overview", "m": "minions", "k": "keys", "j": "jobs", "r": "run", "s": "states",
+		"h": "history", "n": "orchestrations", "d": "schedules", "f": "files",
 		"e": "events", "a": "access", "u": "audit", ",": "settings"} {
 		s.Run(nil, `document.activeElement.blur();`)
 		s.Type("g" + key)

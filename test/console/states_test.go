@@ -68,6 +68,20 @@ func (s *stage) lastStates(roots string) {
 	s.sees("would change file.managed: " + target)
 	s.sees("test.fail_without_changes: broken")
 
+	s.click("a[href='#/history/alpha']")
+	s.until("the runs of the minion", `document.querySelectorAll("tr[data-jid]").length >= 3 && document.querySelectorAll("#durations rect").length >= 3`)
+	s.set("#f-outcome", "drift")
+	s.until("only drift", `document.querySelectorAll("tr[data-outcome=drift]").length === 2 && document.querySelectorAll("tr[data-jid]").length === 2`)
+	s.page("#/history")
+	s.until("the runs of the day", `document.querySelector("#days rect.failed") && document.querySelector("#days rect.drift") &&
+		document.querySelectorAll("tr[data-day]").length > 0`)
+	s.sees("4 would change")
+	s.picture("history")
+	s.click("tr[data-day] a.failed")
+	s.until("the runs that failed", `document.querySelectorAll("tr[data-outcome=failed]").length >= 2 && !document.querySelector("tr[data-outcome=drift]")`)
+	s.click("tr[data-jid] a[href='#/history/alpha']")
+	s.sees("Runs of states of alpha")
+
 	s.page("#/orchestrations")
 	s.set("#mods", "orch")
 	s.click("#start")

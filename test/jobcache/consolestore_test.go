@@ -83,6 +83,8 @@ func TestConsoleStore(t *testing.T) {
 	if strings.TrimSpace(out) != "1|0|0" {
 		t.Errorf("the table of runs: %q", out)
 	}
+	shows(b, "the history", has(`"source": "console_store"`, `"outcome": "changed"`, `"site"`), "fleet.runs", "m1")
+	shows(b, "the days", has(`"source": "console_store"`, `"changed": 1`), "fleet.history")
 	save(b, "late")
 	shows(a, "what was saved at b", has(`"late"`), "saved.list")
 	_, id, _ := strings.Cut(salted(t, a, "salt-run", "saved.list", "--out=json", "--out-indent=-1"), `"id": "`)
@@ -95,6 +97,7 @@ func TestConsoleStore(t *testing.T) {
 	save(a, "meanwhile")
 	shows(a, "the own records, and why there are no others", has(`"console_store"`, `"no answer"`, `"state.apply"`), "audit.list", "limit=1000")
 	shows(a, "that the server is unreachable", has("unreachable since"), "fleet.store")
+	shows(b, "its own copy of the history", has(`"source": "master"`, `"problem": "the console_store does not answer`, `"outcome": "changed"`), "fleet.runs", "m1")
 	if err := s.Start(); err != nil {
 		t.Fatal(err)
 	}

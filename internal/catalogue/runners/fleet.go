@@ -43,6 +43,8 @@ type Console struct {
 	Hot HotMasters
 	// Saved has what users saved; nil where no master runs.
 	Saved Saved
+	// History has the runs of states of some time; nil where no master runs.
+	History History
 	// Stores returns what the stores of the master take; nil where no master runs.
 	Stores func() StoreUsage
 }
@@ -84,6 +86,15 @@ drift is what the last test=True run would change. changes and comment are those
 			fn.Example("salt-run fleet.states"), fn.Example("salt-run fleet.states outcome=failed search=nginx")),
 		fn.Of("change", f.change, `Return one change of fleet.states, and all minions that have it.`,
 			fn.Example("salt-run fleet.change 5f2b8c0e5f2b8c0e5f2b8c0e5f2b8c0e")),
+		fn.Of("history", f.history, `Return the number of runs of states on each day by their outcome, or a page of the runs of one day.
+
+A run failed, or would change something (drift, with test=True), or changed something, or is clean: the worst counts. Days are those of UTC. source is
+console_store, or master for what this master alone stores. next is the argument after of the next page.`,
+			fn.Example("salt-run fleet.history days=7"), fn.Example("salt-run fleet.history day=2026-03-01 outcome=failed")),
+		fn.Of("runs", f.runsOfMinion, `Return a page of the runs of states of a minion, the newest first.
+
+ms is the sum of the durations of all states.`,
+			fn.Example("salt-run fleet.runs web1"), fn.Example("salt-run fleet.runs web1 outcome=failed limit=10")),
 		fn.Of("files", f.files, `Return the environments of the file server and a page of the paths of one with their hashes, or the content of a text file.`,
 			fn.Example("salt-run fleet.files"), fn.Example("salt-run fleet.files saltenv=prod search=nginx"),
 			fn.Example("salt-run fleet.files path=top.sls")),

@@ -45,7 +45,7 @@ const maxRows = 1000
 
 // numbers and truths are the arguments of look-ups that are integers and booleans.
 var (
-	numbers = map[string]bool{"offset": true, "limit": true}
+	numbers = map[string]bool{"offset": true, "limit": true, "days": true}
 	truths  = map[string]bool{"all": true}
 )
 

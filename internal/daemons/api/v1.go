@@ -37,6 +37,8 @@ type reading struct {
 	runners, segments []string
 	// allows are the arguments that the first runner reads from the query.
 	allows []string
+	// below are those that the runner for one segment reads.
+	below []string
 	// switched are runners that are called for a path with one segment if the query has their parameter.
 	switched map[string]string
 }
@@ -50,6 +52,9 @@ var readings = map[string]reading{
 	"/v1/states": {about: "The states that failed, drifted or changed something in the last runs; or one change with its minions.",
 		runners: []string{"fleet.states", "fleet.change"}, segments: []string{"change"},
 		allows: []string{"outcome", "search", "minion", "tgt", "tgt_type", "offset", "limit"}},
+	"/v1/history": {about: "The number of runs of states on each day by outcome; the runs of one day; or those of one minion.",
+		runners: []string{"fleet.history", "fleet.runs"}, segments: []string{"id"}, allows: []string{"days", "day", "outcome", "after", "limit"},
+		below: []string{"outcome", "after", "limit"}},
 	"/v1/preview": {about: "The minions that a target selects.", runners: []string{"fleet.preview"}, allows: []string{"tgt", "tgt_type"}},
 	"/v1/functions": {about: "The execution functions; or one with its documentation.",
 		runners: []string{"fleet.functions", "fleet.functions"}, segments: []string{"name"}},
@@ -131,6 +136,7 @@ func (v *v1) read(r reading) handler {
 		case 0:
 			allowed = r.allows
 		case 1:
+			allowed = slices.Clone(r.below)
 			for name, fun := range r.switched {
 				if allowed = append(allowed, name); c.r.URL.Query().Has(name) {
 					runner = fun

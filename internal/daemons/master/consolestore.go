@@ -348,12 +348,7 @@ func (c *consoleStore) writeRuns(ctx context.Context, st *consoleState) error {
 		}
 		put := make([]consoledb.Run, len(runs))
 		for i, s := range runs {
-			r := s.Run
-			put[i] = consoledb.Run{Minion: s.Minion, JID: r.JID, Fun: r.Fun, Test: r.Test, At: r.Time, Failed: r.Failed, Changed: r.Changed, Drift: r.Would,
-				Record: string(s.Shared)}
-			if r.Broken {
-				put[i].Failed++
-			}
+			put[i] = consoledb.Run{Past: s.Run.Past(s.Minion), Record: string(s.Shared)}
 		}
 		if len(put) > 0 {
 			if err := c.db.PutRuns(ctx, put); err != nil {

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"brine/internal/base/salt"
+	"brine/internal/base/steady"
 	"brine/internal/py/value"
 	"brine/internal/store/job"
 	"brine/internal/store/lastrun"
@@ -23,6 +24,8 @@ type lastStates struct {
 	log  *slog.Logger
 	// contents gets returns that other masters store; nil if there are none.
 	contents job.Contents
+	past     *lastrun.History
+	keep     time.Duration // of runs in the history; 0: for ever
 
 	mu    sync.Mutex
 	short []shortRun
@@ -37,6 +40,9 @@ type shortRun struct {
 
 const (
 	runsFile = "state_runs.json"
+	// historyFile has their history, historyCleaned is the interval of removing old runs from it.
+	historyFile    = "state_history.db"
+	historyCleaned = time.Hour
 	// runsSaved is the interval in which they are saved.
 	runsSaved = 30 * time.Second
 	// runsSought bounds the jobs that are read after a start, runsBack their age.
@@ -55,7 +61,9 @@ func openLastStates(own string, jobs jobStore, log *slog.Logger) *lastStates {
 	if err != nil {
 		log.Warn("cannot read the last runs of states; reading them from the job store again", "err", err)
 	}
-	return &lastStates{Store: store, jobs: jobs, log: log}
+	past := lastrun.OpenHistory(filepath.Join(own, historyFile))
+	store.Keep(past)
+	return &lastStates{Store: store, jobs: jobs, log: log, past: past}
 }
 
 // run reads what was returned since the runs were saved, and saves them until ctx ends.
@@ -67,11 +75,20 @@ func (s *lastStates) run(ctx context.Context) error {
 	defer tick.Stop()
 	ask := time.NewTicker(runsAsked)
 	defer ask.Stop()
+	clean := time.NewTicker(historyCleaned)
+	defer clean.Stop()
 	for {
 		select {
 		case <-ctx.Done():
 			s.save()
+			if err := s.past.Close(); err != nil {
+				s.log.Warn("cannot close the history of runs of states", "err", err)
+			}
 			return nil
+		case <-clean.C:
+			if err := s.past.Clean(s.keep, steady.Removal()); err != nil {
+				s.log.Warn("cannot remove old runs of states from the history; retrying", "err", err)
+			}
 		case <-tick.C:
 			s.save()
 		case <-ask.C:
@@ -120,6 +137,9 @@ func (s *lastStates) ask(ctx context.Context) {
 func (s *lastStates) save() {
 	if err := s.Save(); err != nil {
 		s.log.Warn("cannot save the last runs of states; retrying", "err", err)
+	}
+	if err := s.past.Flush(); err != nil {
+		s.log.Warn("cannot save the history of runs of states; retrying", "err", err)
 	}
 }
 

@@ -24,6 +24,7 @@ type storeUsage struct {
 	keep     time.Duration
 	sinks    *sinks.Jobs
 	console  *consoleStore
+	runs     *lastStates
 
 	mu   sync.Mutex
 	last runners.StoreUsage
@@ -50,7 +51,7 @@ func (s *storeUsage) now() runners.StoreUsage {
 	} {
 		u.Stores = append(u.Stores, onDisk(x.name, x.path, x.limit))
 	}
-	u.Stores = append(u.Stores, s.console.rows()...)
+	u.Stores = append(append(u.Stores, s.ofHistory()), s.console.rows()...)
 	for _, o := range s.sinks.Statuses() {
 		r := runners.StoreRow{Name: "jobs", Driver: o.Name, Waiting: int64(o.Waiting), Count: -1, Keep: s.keep}
 		if o.Unreachable != nil {
@@ -77,6 +78,16 @@ func (s *storeUsage) ofJobs() runners.StoreRow {
 	}
 	if err := s.jobs.Probe(); err != nil && r.Problem == "" {
 		r.Problem = fmt.Sprintf("jobs cannot be stored: %.300s", err)
+	}
+	return r
+}
+
+// ofHistory describes the history of runs of states.
+func (s *storeUsage) ofHistory() runners.StoreRow {
+	r := runners.StoreRow{Name: "history of states", Driver: "bbolt", Path: filepath.Join(s.own, historyFile), Keep: s.runs.keep}
+	var err error
+	if r.Bytes, r.Count, r.Oldest, err = s.runs.past.Usage(); err != nil {
+		r.Count, r.Problem = -1, fmt.Sprintf("%.300s", err)
 	}
 	return r
 }

@@ -118,6 +118,7 @@ func (m *Master) openStores() (err error) {
 		return err
 	}
 	m.lastRuns = openLastStates(own, m.jobs, m.log)
+	m.lastRuns.keep = time.Duration(m.cfg.Options.ConsoleDays) * 24 * time.Hour
 	if m.console, err = openConsoleStore(&m.cfg, own, m.saved, m.lastRuns.Store, m.log); err != nil {
 		return err
 	}
@@ -546,9 +547,10 @@ func (m *Master) newRunners() (*fn.Registry, error) {
 		Keys:    m.keys,
 		Cache:   m.cache,
 		Minions: runnerMinions{m.presence, m.reports},
-		Console: runners.Console{States: m.lastRuns, Hot: m.hot.shown(), Saved: m.hot.saving(m.saved), Stores: (&storeUsage{
-			id: m.cfg.ID, cacheDir: m.cfg.CacheDir, own: m.own.dir, jobs: m.jobs, keep: m.cfg.Jobs.Keep(), sinks: m.sinks, console: m.console,
-		}).now},
+		Console: runners.Console{States: m.lastRuns, Hot: m.hot.shown(), Saved: m.hot.saving(m.saved), History: pastRuns{m.lastRuns.past, m.console},
+			Stores: (&storeUsage{
+				id: m.cfg.ID, cacheDir: m.cfg.CacheDir, own: m.own.dir, jobs: m.jobs, keep: m.cfg.Jobs.Keep(), sinks: m.sinks, console: m.console, runs: m.lastRuns,
+			}).now},
 		Targets: m.targets,
 		Client:  client.New(m.cfg.Client, value.Str(m.cfg.Opts.At("conf_file")), here, here, m.log),
 		Bus:     m.bus,

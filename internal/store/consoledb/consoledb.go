@@ -7,6 +7,7 @@ import (
 	"crypto/rand"
 	"database/sql"
 	"fmt"
+	"math"
 	"strconv"
 	"strings"
 	"time"
@@ -15,6 +16,7 @@ import (
 	"brine/internal/net/remote"
 	"brine/internal/py/json"
 	"brine/internal/py/value"
+	"brine/internal/store/lastrun"
 	"brine/internal/store/returner"
 )
 
@@ -33,19 +35,23 @@ CREATE TABLE IF NOT EXISTS console_audit (
   username TEXT NOT NULL, fun TEXT NOT NULL, result TEXT NOT NULL, record TEXT NOT NULL);
 CREATE INDEX IF NOT EXISTS console_audit_by_time ON console_audit (at, id);
 CREATE TABLE IF NOT EXISTS console_runs (
-  id BIGSERIAL NOT NULL, minion TEXT NOT NULL, jid VARCHAR(20) NOT NULL, test BOOLEAN NOT NULL, at TIMESTAMP WITH TIME ZONE NOT NULL,
+  id BIGSERIAL NOT NULL, minion TEXT NOT NULL, jid VARCHAR(64) NOT NULL, test BOOLEAN NOT NULL, at TIMESTAMP WITH TIME ZONE NOT NULL,
   fun TEXT NOT NULL, failed BIGINT NOT NULL, changed BIGINT NOT NULL, drift BIGINT NOT NULL, record TEXT NOT NULL,
+  ok BIGINT NOT NULL DEFAULT 0, mods TEXT NOT NULL DEFAULT '', broken BOOLEAN NOT NULL DEFAULT false, ms DOUBLE PRECISION NOT NULL DEFAULT 0,
   PRIMARY KEY (minion, test, jid));
 CREATE UNIQUE INDEX IF NOT EXISTS console_runs_by_id ON console_runs (id);
 CREATE INDEX IF NOT EXISTS console_runs_by_time ON console_runs (at);
+CREATE TABLE IF NOT EXISTS console_run_days (
+  day DATE PRIMARY KEY, failed BIGINT NOT NULL, drift BIGINT NOT NULL, changed BIGINT NOT NULL, clean BIGINT NOT NULL);
 `
 }
 
-// Tables are the names of the tables: what users saved, audit records, and runs of states.
+// Tables are the names of the tables: what users saved, audit records, runs of states, and how many there were on each day.
 const (
 	tableSaved = "console_saved"
 	tableAudit = "console_audit"
 	tableRuns  = "console_runs"
+	tableDays  = "console_run_days"
 )
 
 // Bounds of answers. Other programs can write to the tables, so that no row is believed to be small.
@@ -147,12 +153,12 @@ func (s *Store) PutSaved(ctx context.Context, records []Saved) error {
 	for _, r := range records {
 		values = append(values, r.ID, plain(r.Kind), plain(r.Owner), plain(r.Name), r.Deleted, plain(r.Record))
 	}
-	return s.put(ctx, tableSaved, `(id, kind, owner, name, deleted, record)`, 6, values, `(id) DO UPDATE SET kind = excluded.kind,
+	return s.put(ctx, tableSaved, `INSERT INTO `+tableSaved+` (id, kind, owner, name, deleted, record) VALUES `, 6, values, ` ON CONFLICT (id) DO UPDATE SET kind = excluded.kind,
 		owner = excluded.owner, name = excluded.name, deleted = excluded.deleted, record = excluded.record, version = nextval('console_saved_version')`)
 }
 
-// put inserts rows by one statement, so that a slow server does not need more time for more of them.
-func (s *Store) put(ctx context.Context, table, columns string, width int, values []any, conflict string) error {
+// put inserts rows by one statement, so that a slow server does not need more time for more of them. The rows are between its two parts.
+func (s *Store) put(ctx context.Context, table, begin string, width int, values []any, end string) error {
 	if len(values) == 0 {
 		return nil
 	}
@@ -165,7 +171,7 @@ func (s *Store) put(ctx context.Context, table, columns string, width int, value
 		for i := range rows {
 			rows[i] = remote.In(i*width+1, width)
 		}
-		_, err := tx.Do(ctx, `INSERT INTO `+table+` `+columns+` VALUES `+strings.Join(rows, ", ")+` ON CONFLICT `+conflict, values...)
+		_, err := tx.Do(ctx, begin+strings.Join(rows, ", ")+end, values...)
 		return err
 	})
 }
@@ -245,20 +251,111 @@ func (s *Store) EachAudit(ctx context.Context, do func(master, record string) (m
 
 // Run is a run of states on a minion. Record has it with its changes.
 type Run struct {
-	Minion, JID, Fun       string
-	Test                   bool
-	At                     time.Time
-	Failed, Changed, Drift int64
-	Record                 string
+	lastrun.Past
+	Record string
 }
 
-// PutRuns stores runs. It does not replace those that are stored.
+// outcomes are the conditions of the outcomes of a run, each for those that are none of the ones before.
+var outcomes = []struct{ name, where string }{
+	{lastrun.Failed, "failed > 0"}, {lastrun.Drift, "failed <= 0 AND drift > 0"}, {lastrun.Changed, "failed <= 0 AND drift <= 0 AND changed > 0"},
+	{lastrun.Clean, "failed <= 0 AND drift <= 0 AND changed <= 0"},
+}
+
+// PutRuns stores runs, and counts them on their days. It neither replaces nor counts those that are stored. A run that ended before any state
+// has one failure more.
 func (s *Store) PutRuns(ctx context.Context, runs []Run) error {
-	values := make([]any, 0, 9*len(runs))
+	values := make([]any, 0, 13*len(runs))
 	for _, r := range runs {
-		values = append(values, plain(r.Minion), plain(r.JID), r.Test, stamp(r.At), plain(r.Fun), r.Failed, r.Changed, r.Drift, plain(r.Record))
+		failed := r.Failed
+		if r.Broken {
+			failed++
+		}
+		values = append(values, plain(r.Minion), plain(r.JID), r.Test, stamp(r.Time), plain(r.Fun), failed, r.Changed, r.Would, plain(r.Record),
+			r.OK, plain(strings.Join(r.Mods, ",")), r.Broken, r.MS)
 	}
-	return s.put(ctx, tableRuns, `(minion, jid, test, at, fun, failed, changed, drift, record)`, 9, values, `(minion, test, jid) DO NOTHING`)
+	counts, sums := make([]string, len(outcomes)), make([]string, len(outcomes))
+	for i, o := range outcomes {
+		counts[i] = `count(*) FILTER (WHERE ` + o.where + `)`
+		sums[i] = o.name + ` = ` + tableDays + `.` + o.name + ` + excluded.` + o.name
+	}
+	return s.put(ctx, tableRuns, `WITH new AS (INSERT INTO `+tableRuns+` (minion, jid, test, at, fun, failed, changed, drift, record, ok, mods, broken, ms) VALUES `,
+		13, values, ` ON CONFLICT (minion, test, jid) DO NOTHING RETURNING at, failed, changed, drift)
+		INSERT INTO `+tableDays+` (day, failed, drift, changed, clean) SELECT `+dayOf+`, `+strings.Join(counts, ", ")+` FROM new GROUP BY 1
+		ON CONFLICT (day) DO UPDATE SET `+strings.Join(sums, ", "))
+}
+
+// dayOf is the day of a run: when it was returned.
+const dayOf = `(at AT TIME ZONE 'UTC')::date`
+
+// inRange are the times that Go and JSON can have: other programs can write to the tables.
+const inRange = `at BETWEEN '1970-01-01' AND '9999-01-01'`
+
+// Days returns the days with runs since a time, the oldest first.
+func (s *Store) Days(ctx context.Context, since time.Time) (out []lastrun.Day, err error) {
+	err = s.db.Rows(ctx, `SELECT to_char(day, 'YYYY-MM-DD'), failed, drift, changed, clean FROM `+tableDays+` WHERE day BETWEEN $1::date AND '9999-01-01'
+		ORDER BY day LIMIT `+strconv.Itoa(maxDays), []any{lastrun.DayOf(since)}, func(scan func(...any) error) error {
+		var d lastrun.Day
+		err := scan(&d.Day, &d.Failed, &d.Drift, &d.Changed, &d.Clean)
+		out = append(out, d)
+		return err
+	})
+	return out, failed(err)
+}
+
+// maxDays bounds the days of an answer.
+const maxDays = 5000
+
+// Runs returns a page of runs, and where the next one begins; "" at the end.
+func (s *Store) Runs(ctx context.Context, q lastrun.Query) (out []lastrun.Past, next string, err error) {
+	q, after, err := q.Check()
+	if err != nil {
+		return nil, "", err
+	}
+	var where, order string
+	var args []any
+	if q.Minion != "" {
+		where, order = `minion = $1`, `jid COLLATE "C" DESC, test DESC`
+		if args = []any{q.Minion}; after != nil {
+			where += ` AND (jid COLLATE "C", test) < ($2, $3)`
+			args = append(args, after.JID, after.Test)
+		}
+	} else {
+		where, order = `at >= $1::timestamptz AND at < $1::timestamptz + interval '1 day'`, `minion COLLATE "C", jid COLLATE "C", test`
+		if args = []any{q.Day + "T00:00:00Z"}; after != nil {
+			where += ` AND (minion COLLATE "C", jid COLLATE "C", test) > ($2, $3, $4)`
+			args = append(args, after.Minion, after.JID, after.Test)
+		}
+	}
+	for _, o := range outcomes {
+		if o.name == q.Outcome {
+			where += ` AND ` + o.where
+		}
+	}
+	most, n := strconv.Itoa(maxName), 0
+	err = s.db.Rows(ctx, `SELECT minion, jid, test, at, left(fun, `+most+`), left(mods, `+most+`), ok, changed, failed, drift, broken, ms
+		FROM `+tableRuns+` WHERE `+where+` AND `+inRange+` AND length(minion) <= `+most+` AND jid ~ '^[0-9]{20}(_[!-~]+)?$' ORDER BY `+order+` LIMIT `+strconv.Itoa(q.Limit+1), args, func(scan func(...any) error) error {
+		var r lastrun.Past
+		var mods string
+		if err := scan(&r.Minion, &r.JID, &r.Test, &r.Time, &r.Fun, &mods, &r.OK, &r.Changed, &r.Failed, &r.Would, &r.Broken, &r.MS); err != nil {
+			return err
+		}
+		if n++; n > q.Limit {
+			next = out[len(out)-1].Place()
+			return nil
+		}
+		if r.Broken {
+			r.Failed--
+		}
+		if mods != "" {
+			r.Mods = strings.Split(mods, ",")
+		}
+		if math.IsNaN(r.MS) || math.IsInf(r.MS, 0) {
+			r.MS = 0
+		}
+		out = append(out, r)
+		return nil
+	})
+	return out, next, failed(err)
 }
 
 // Place is a position in the runs, for the next page.
@@ -324,6 +421,7 @@ func (s *Store) Clean(ctx context.Context, keep time.Duration, removal time.Time
 			`DELETE FROM ` + tableAudit + ` WHERE id IN (SELECT id FROM ` + tableAudit + ` WHERE ` + old + some,
 			`DELETE FROM ` + tableRuns + ` WHERE id IN (SELECT id FROM ` + tableRuns + ` r WHERE ` + old + `
 				AND EXISTS (SELECT 1 FROM ` + tableRuns + ` n WHERE n.minion = r.minion AND n.test = r.test AND n.jid > r.jid)` + some,
+			`DELETE FROM ` + tableDays + ` WHERE day IN (SELECT day FROM (SELECT day, day + interval '1 day' AS at FROM ` + tableDays + `) AS ended WHERE ` + old + some,
 		} {
 			// Some at a time, so that what is done stays done when the time is over.
 			for n := int64(maxRemoved); n == maxRemoved; {

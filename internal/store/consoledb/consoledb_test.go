@@ -11,6 +11,7 @@ import (
 	"brine/internal/base/salt"
 	"brine/internal/net/remote"
 	"brine/internal/py/value"
+	"brine/internal/store/lastrun"
 	"brine/test/servertest"
 )
 
@@ -105,7 +106,7 @@ func TestTables(t *testing.T) {
 
 	// Runs: the last ones of each minion, and what is new after a place.
 	run := func(minion, jid string, test bool, at time.Time) Run {
-		return Run{Minion: minion, JID: jid, Fun: "state.apply", Test: test, At: at, Changed: 1, Record: minion + " " + jid}
+		return Run{Past: lastrun.Past{Minion: minion, JID: jid, Fun: "state.apply", Test: test, Time: at, Changed: 1}, Record: minion + " " + jid}
 	}
 	old := now.Add(-100 * 24 * time.Hour)
 	must(t, s.PutRuns(ctx, []Run{run("a", "20250101000000000000", false, old),
@@ -131,6 +132,68 @@ func TestTables(t *testing.T) {
 		t.Errorf("new runs: %q %v %v", names(runs), more, err)
 	}
 
+	// The history: days count each run once, and runs come in pages.
+	history := func(since time.Time) string {
+		t.Helper()
+		days, err := s.Days(ctx, since)
+		must(t, err)
+		return fmt.Sprint(days)
+	}
+	today := lastrun.DayOf(now)
+	if got, want := history(now.AddDate(0, 0, -1)), "[{"+today+" 0 0 1 0}]"; got != want {
+		t.Errorf("days: %s, want %s", got, want)
+	}
+	later := func(jid string, p lastrun.Past) Run {
+		p.Minion, p.JID, p.Fun, p.Time = "h", jid, "state.apply", now
+		return Run{Past: p, Record: "{}"}
+	}
+	more4 := []Run{later("20260101000000000001", lastrun.Past{OK: 7, MS: 1.5, Mods: []string{"web", hostile}}),
+		later("20260101000000000002", lastrun.Past{Broken: true}), later("20260101000000000003", lastrun.Past{Test: true, Would: 2}),
+		later("20260101000000000004", lastrun.Past{Failed: 1, Changed: 1}), // and the longest job id
+		later("20260101000000000005_"+strings.Repeat("x", 43), lastrun.Past{})}
+	for range 2 {
+		must(t, s.PutRuns(ctx, more4))
+	}
+	if got, want := history(time.Time{}), "[{"+lastrun.DayOf(old)+" 0 0 3 0} {"+today+" 2 1 1 2}]"; got != want {
+		t.Errorf("days: %s, want %s", got, want)
+	}
+	for _, x := range []struct {
+		q    lastrun.Query
+		want string
+	}{
+		{lastrun.Query{Minion: "h", Limit: 3}, "h5 clean 0, h4 failed 1, h3 drift 0; h2 failed 0, h1 clean 0"},
+		{lastrun.Query{Minion: "h", Outcome: lastrun.Drift}, "h3 drift 0"},
+		{lastrun.Query{Day: today, Limit: 2}, "a0 changed 0, h1 clean 0; h2 failed 0, h3 drift 0; h4 failed 1, h5 clean 0"},
+		{lastrun.Query{Day: today, Outcome: lastrun.Failed, Limit: 1}, "h2 failed 0; h4 failed 1"},
+	} {
+		var pages []string
+		for next := " "; next != ""; x.q.After = next {
+			var rows []lastrun.Past
+			rows, next, err = s.Runs(ctx, x.q)
+			must(t, err)
+			var page []string
+			for _, r := range rows {
+				page = append(page, fmt.Sprint(r.Minion, r.JID[19:20], " ", r.Outcome(), " ", r.Failed))
+			}
+			pages = append(pages, strings.Join(page, ", "))
+		}
+		if got := strings.Join(pages, "; "); got != x.want {
+			t.Errorf("%+v: %s, want %s", x.q, got, x.want)
+		}
+	}
+	rows, _, err := s.Runs(ctx, lastrun.Query{Minion: "h", Outcome: lastrun.Clean})
+	if err != nil || len(rows) != 1 || rows[0].JID[19] != '5' {
+		t.Errorf("the newest run: %+v %v", rows, err)
+	}
+	rows, _, err = s.Runs(ctx, lastrun.Query{Minion: "h", Outcome: lastrun.Clean, Limit: 2})
+	if err != nil || len(rows) != 2 {
+		t.Fatal(rows, err)
+	}
+	if rows = rows[1:]; rows[0].OK != 7 || rows[0].MS != 1.5 || rows[0].Mods[0] != "web" || rows[0].Time.Sub(now).Abs() > time.Millisecond {
+		t.Errorf("a run: %+v %v", rows, err)
+	}
+	server.Exec(t, "salt", "DELETE FROM console_runs WHERE minion = 'h';")
+
 	// Old rows go, but not the last runs of a minion.
 	usage, err := s.Usage(ctx)
 	if err != nil || len(usage) != 3 || usage[2].Name != "saved" || usage[0].Count != page+11 || usage[0].Oldest.Year() != 2020 || usage[0].Bytes == 0 ||
@@ -153,6 +216,9 @@ func TestTables(t *testing.T) {
 	runs = nil
 	if _, _, err = s.RunsSince(ctx, Place{}, collect); err != nil || len(runs) != 3 || !slices.Equal(names(runs[:2]), want[1:]) || names(runs)[2] != want[0] {
 		t.Errorf("the runs that stay: %q %v", names(runs), err)
+	}
+	if got, want := history(time.Time{}), "[{"+today+" 2 1 1 2}]"; got != want {
+		t.Errorf("days that stay: %s, want %s", got, want)
 	}
 	var flood []Run
 	for i := range maxRunsOfMinion + 20 {
@@ -205,6 +271,16 @@ func TestHostileRows(t *testing.T) {
 	if _, _, err := s.RunsSince(ctx, Place{}, collect); err != nil || len(got) != 3 || len(got[1]) != 300+len(" long name") {
 		t.Errorf("all runs: %.200q %v", got, err)
 	}
+	server.Exec(t, "salt", `INSERT INTO console_run_days VALUES ('infinity', 1, 1, 1, 1), ('-infinity', 1, 1, 1, 1), ('2020-01-02', -1, 1, 1, 1);
+		INSERT INTO console_runs (minion, jid, test, at, fun, failed, changed, drift, record, mods, ms) VALUES ('m', '20200101000000000000', true, now(),
+			repeat('f', 10000000), -1, 0, 0, '', repeat(',', 10000000), 'NaN');`)
+	if days, err := s.Days(ctx, time.Time{}); err != nil || len(days) != 1 || days[0].Day != "2020-01-02" {
+		t.Errorf("days: %+v %v", days, err)
+	}
+	rows, next, err := s.Runs(ctx, lastrun.Query{Minion: "m"})
+	if err != nil || len(rows) != 1 || next != "" || len(rows[0].Fun) != 300 || rows[0].MS != 0 {
+		t.Errorf("runs of a minion: %.1000v %v", rows, err)
+	}
 	usage, err := s.Usage(ctx)
 	if err != nil || usage[0].Oldest.Year() != 2020 || usage[1].Oldest.Year() < 2026 {
 		t.Errorf("usage: %+v %v", usage, err)
@@ -236,7 +312,7 @@ func TestReadOnly(t *testing.T) {
 	for what, err := range map[string]error{
 		"an audit record": s.Deliver(t.Context(), "m", queued),
 		"a saved record":  s.PutSaved(t.Context(), []Saved{{ID: "1", Record: "{}"}}),
-		"a run":           s.PutRuns(t.Context(), []Run{{Minion: "m", JID: "1", At: time.Now(), Record: "{}"}}),
+		"a run":           s.PutRuns(t.Context(), []Run{{Past: lastrun.Past{Minion: "m", JID: "1", Time: time.Now()}, Record: "{}"}}),
 	} {
 		if salt.KindOf(err) != salt.Unavailable || !strings.Contains(err.Error(), "read-only") {
 			t.Errorf("%s: %v", what, err)

@@ -81,6 +81,8 @@ type Run struct {
 	Broken bool
 	Items  []Item
 	Slow   []Slow
+	// MS is the sum of the durations of all states.
+	MS float64
 }
 
 // Minion is what is known of one minion.
@@ -235,6 +237,7 @@ func (r *Run) slow(s Slow) {
 	if s.MS <= 0 {
 		return
 	}
+	r.MS += s.MS
 	if len(r.Slow) < maxSlow {
 		r.Slow = append(r.Slow, s)
 		return

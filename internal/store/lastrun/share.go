@@ -162,6 +162,7 @@ func (r *Run) bound() bool {
 	for i, w := range r.Slow {
 		r.Slow[i] = Slow{cut(w.State), cut(w.Fun), cut(w.SLS), milliseconds(w.MS)}
 	}
+	r.clamp()
 	return salt.ValidJID(r.JID)
 }
 
@@ -179,6 +180,7 @@ func (s *Store) merge(id string, from Minion) {
 	}{{&m.Applied, from.Applied}, {&m.Tested, from.Tested}} {
 		if x.from != nil && (*x.to == nil || x.from.JID > (*x.to).JID) {
 			*x.to, changed = x.from, true
+			s.past.add(id, x.from)
 		}
 	}
 	if from.Waits > m.Waits {

@@ -26,6 +26,7 @@ const maxFile = 512 << 20
 type Store struct {
 	path   string
 	bodies Bodies
+	past   *History // nil without one
 
 	mu      sync.Mutex
 	minions map[string]Minion
@@ -148,6 +149,7 @@ func (s *Store) Returned(id, jid, fun string, args any, ret *value.Dict, at time
 		return
 	}
 	if m := s.Minion(id); !newer(jid, m.Applied, at) && !newer(jid, m.Tested, at) {
+		s.late(id, jid, fun, args, ret, at)
 		return
 	}
 	r := Parse(jid, fun, args, ret, at, &s.bodies)
@@ -169,10 +171,37 @@ func (s *Store) Returned(id, jid, fun string, args any, ret *value.Dict, at time
 		if newer(jid, *of, at) {
 			*of = r
 			changed = true
+			s.past.add(id, r)
 		}
 	}
 	if changed {
 		s.put(id, m)
+	}
+}
+
+// late adds a run to the history that is not the last one of the minion.
+func (s *Store) late(id, jid, fun string, args any, ret *value.Dict, at time.Time) {
+	if s.past == nil || s.past.has(id, jid, at) {
+		return
+	}
+	if r := Parse(jid, fun, args, ret, at, &Bodies{}); r != nil {
+		s.past.add(id, r)
+	}
+}
+
+// Keep adds the runs that this store gets from now on to a history. It must be called before others use the store. A history
+// without a file begins with the runs that the store has.
+func (s *Store) Keep(h *History) {
+	s.past = h
+	if _, err := os.Stat(h.path); !errors.Is(err, fs.ErrNotExist) {
+		return
+	}
+	for id, m := range s.minions {
+		for _, r := range []*Run{m.Applied, m.Tested} {
+			if r != nil {
+				h.add(id, r)
+			}
+		}
 	}
 }
 

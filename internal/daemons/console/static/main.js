@@ -13,6 +13,7 @@ import { jobs, job } from "./jobs.js";
 import { runPage } from "./run.js";
 import { events } from "./events.js";
 import { statesPage } from "./states.js";
+import { past, pastOf } from "./history.js";
 import { schedules } from "./schedules.js";
 import { files } from "./files.js";
 import { access } from "./access.js";
@@ -30,6 +31,7 @@ const pages = {
   jobs: { title: "Jobs", key: "j", show: jobs, one: job },
   run: { title: "Run", key: "r", show: runPage },
   states: { title: "States", key: "s", show: statesPage, needs: "runner.fleet.states" },
+  history: { title: "History", key: "h", show: past, one: pastOf, needs: "runner.fleet.history" },
   orchestrations: { title: "Orchestrations", key: "n", show: orchestrations, one: orchestrations },
   schedules: { title: "Schedules", key: "d", show: schedules, needs: "runner.fleet.schedules" },
   files: { title: "Files and pillar", key: "f", show: files, needs: "runner.fleet.files" },

@@ -104,7 +104,7 @@ export function minion(main, { part: id, user }) {
   };
   fill(main, h("h1", { class: "data" }, id), error, about,
     user.commands && h("p", {}, h("a", { href: "#/run?tgt=" + address(id) + "&tgt_type=list" }, "Run a function on it")),
-    h("h2", {}, "Last runs of states"), states, user.may["runner.fleet.jobs"] && h("h2", {}, "Last jobs"), last, h("h2", {}, "Grains"), grains,
+    h("h2", {}, "Last runs of states"), states, user.may["runner.fleet.runs"] && h("p", {}, h("a", { href: "#/history/" + address(id) }, "All runs of states")), user.may["runner.fleet.jobs"] && h("h2", {}, "Last jobs"), last, h("h2", {}, "Grains"), grains,
     user.may["runner.pillar.show_pillar"] && [h("h2", {}, "Pillar"), pillarOf(id)],
     user.may["runner.fleet.schedules"] && h("p", {}, h("a", { href: "#/schedules?minion=" + address(id) }, "Its schedules")));
   load();
