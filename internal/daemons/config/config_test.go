@@ -327,3 +327,19 @@ var companions = map[string]map[string]any{
 
 // byAPI are options of salt-api.
 var byAPI = map[string]bool{"api_metrics_address": true, "netapi_enable_clients": true, "rest_cherrypy": true}
+
+// TestOwnOptions: options that the struct itself declares, beside its parts, are read as those of the parts.
+func TestOwnOptions(t *testing.T) {
+	var s struct {
+		Part struct {
+			Name string `salt:"id" default:""`
+		}
+		Level string `salt:"log_level" default:"info"`
+		Other string `salt:"log_file" default:"none"`
+	}
+	tree := NewTree(MasterKind, "", quiet())
+	tree.Set("log_level", "debug", "here")
+	if err := Decode(tree, &s); err != nil || s.Level != "debug" || s.Other != "none" {
+		t.Errorf("%+v %v", s, err)
+	}
+}

@@ -62,7 +62,7 @@ func options(ptr any) ([]option, []reflect.Value, error) {
 	var out []option
 	index := map[string]int{}
 	parts := partsOf(rv.Elem())
-	for _, p := range parts {
+	for _, p := range append([]reflect.Value{rv.Elem()}, parts...) {
 		fields, err := fieldsOf(p.Type())
 		if err != nil {
 			return nil, nil, err
