@@ -2,7 +2,9 @@ package ha
 
 import (
 	"errors"
+	"fmt"
 	"os"
+	"strings"
 	"testing"
 	"time"
 
@@ -49,4 +51,57 @@ func TestClockAheadAtStart(t *testing.T) {
 	}
 	m.Start()
 	eventually.Nil(t, time.Minute, "without doubt the other token is removed, too", func() error { return gone(recent) })
+}
+
+// TestClockRecords: brine-hub and a witness record the time, and doubt a clock that is three days ahead of
+// their record. They do not record that time.
+func TestClockRecords(t *testing.T) {
+	t.Parallel()
+	const finger = "00:11:22:33:44:55:66:77:88:99:aa:bb:cc:dd:ee:ff:00:11:22:33:44:55:66:77:88:99:aa:bb:cc:dd:ee:ff"
+	bus := daemontest.NewHub(t, "bus", daemontest.Host(), "log_level: info\n", finger)
+	host := daemontest.Host()
+	w := daemontest.NewMaster(t, daemontest.Brine, "witness", host, "")
+	w.Program, w.Level = "witness", ""
+	w.Write("witness", fmt.Sprintf("id: %s\ninterface: %s\ncluster_id: test\ncluster_witness_secret: the secret of the tests\ncachedir: %s\nlog_level: info\n"+
+		"cluster_voters: [%s, m1, m2]\n", host, host, w.Path("state"), host))
+	const doubt = "this daemon was stopped for a while, or the clock is wrong"
+	for record, n := range map[string]*daemontest.Node{"data/clock": bus, "state/clock": w} {
+		recorded := func(when string, want time.Time) {
+			t.Helper()
+			eventually.Nil(t, time.Minute, n.Program+" records the time "+when, func() error {
+				b, err := os.ReadFile(n.Path(record))
+				if err != nil {
+					return err
+				}
+				at, err := time.Parse(time.RFC3339, strings.TrimSpace(string(b)))
+				if err == nil && at.Sub(want).Abs() > 5*time.Minute {
+					err = fmt.Errorf("it is %v", at)
+				}
+				return err
+			})
+		}
+		n.Launch()
+		recorded("at its first start", time.Now())
+		n.Kill()
+		if strings.Contains(n.Log(), doubt) {
+			t.Errorf("%s doubts its clock without a record", n.Program)
+		}
+		before := time.Now().Add(-3 * 24 * time.Hour)
+		n.Write(record, before.UTC().Format(time.RFC3339)+"\n")
+		info, err := os.Stat(n.Path(record))
+		if err != nil {
+			t.Fatal(err)
+		}
+		n.Launch()
+		eventually.Nil(t, time.Minute, n.Program+" writes the record again", func() error {
+			now, err := os.Stat(n.Path(record))
+			if err == nil && os.SameFile(info, now) {
+				err = errors.New("it has not")
+			}
+			return err
+		})
+		recorded("that it believes", before)
+		n.Logged(doubt)
+		n.Kill()
+	}
 }

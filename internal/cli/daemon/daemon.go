@@ -21,14 +21,11 @@ import (
 	"path/filepath"
 	"strings"
 	"syscall"
-	"time"
 
 	"brine/internal/base/log"
 	"brine/internal/base/metrics"
 	"brine/internal/base/profile"
-	"brine/internal/base/ratelimit"
 	"brine/internal/base/salt"
-	"brine/internal/base/steady"
 	"brine/internal/cli/frame"
 	"brine/internal/cli/notify"
 	"brine/internal/daemons/config"
@@ -249,11 +246,7 @@ func (b *blueprint) serve(ctx context.Context, env *frame.Env, c *common, held *
 	if err != nil {
 		logger.Warn("cannot open the log file; continuing without it", "err", err)
 	}
-	clock := filepath.Join(c.cacheDir, "brine", "clock."+b.command.Name)
-	if ahead := steady.Resume(clock); ahead > 0 {
-		logger.Info("this daemon was stopped for a while, or the clock is wrong: nothing old is removed for an hour", "since", ahead.Round(time.Second),
-			"record", clock)
-	}
+	record := frame.ResumeTime(filepath.Join(c.cacheDir, "brine", "clock."+b.command.Name), logger.Logger)
 	pid, s, err := b.start(ctx, c, logger)
 	defer pid.remove()
 	if err != nil {
@@ -264,8 +257,7 @@ func (b *blueprint) serve(ctx context.Context, env *frame.Env, c *common, held *
 	defer serveProfiles(c.profile, logger.Logger)()
 	defer metrics.Serve(c.metrics, b.command.Name, s, logger.Logger)()
 	go keepMemory(ctx, b.room)
-	unrecorded := ratelimit.NewLog(logger.Logger, 1, time.Hour)
-	go steady.Record(ctx, clock, func(err error) { unrecorded.Log(slog.LevelWarn, "cannot record the time", "err", err) })
+	go record(ctx)
 	defer b.onHangup(logger, s, load)()
 	m := notify.FromEnvironment()
 	started(nil)

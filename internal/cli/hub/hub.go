@@ -6,6 +6,7 @@ import (
 	"context"
 	"fmt"
 	"os"
+	"path/filepath"
 
 	"brine/internal/base/log"
 	"brine/internal/base/metrics"
@@ -72,6 +73,7 @@ func Main(ctx context.Context, env *frame.Env, args []string) int {
 		return frame.ExitOK
 	}
 	defer frame.DumpOnSignal(env, logger.Logger)()
+	record := frame.ResumeTime(filepath.Join(s.Hub.DataDir, "clock"), logger.Logger)
 	n, err := server.New(s.Hub, logger.Logger)
 	if err != nil {
 		env.Errorf("brine-hub: %v", err)
@@ -83,6 +85,7 @@ func Main(ctx context.Context, env *frame.Env, args []string) int {
 	watched, unwatch := context.WithCancel(context.WithoutCancel(ctx))
 	defer unwatch()
 	go m.Watch(watched, n, logger.Logger)
+	go record(ctx)
 	err = n.Run(ctx, func() { m.Tell("READY=1") })
 	m.Tell("STOPPING=1")
 	if err != nil {

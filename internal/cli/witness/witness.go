@@ -5,6 +5,7 @@ package witness
 import (
 	"context"
 	"os"
+	"path/filepath"
 
 	"brine/internal/base/log"
 	"brine/internal/base/metrics"
@@ -69,6 +70,7 @@ func execute(ctx context.Context, env *frame.Env, args []string) int {
 	frame.NameProcess("brine-witness")
 	held.Release(logger.Handler())
 	defer frame.DumpOnSignal(env, logger.Logger)()
+	record := frame.ResumeTime(filepath.Join(s.Witness.Dir, "clock"), logger.Logger)
 	w, err := witness.New(s.Witness, logger.Logger)
 	if err != nil {
 		env.Errorf("witness: %v", err)
@@ -80,6 +82,7 @@ func execute(ctx context.Context, env *frame.Env, args []string) int {
 	watched, unwatch := context.WithCancel(context.WithoutCancel(ctx))
 	defer unwatch()
 	go m.Watch(watched, w, logger.Logger)
+	go record(ctx)
 	logger.Info("witness started", "pid", os.Getpid(), "address", w.Addr().String())
 	err = w.Run(ctx)
 	m.Tell("STOPPING=1")
