@@ -2,8 +2,11 @@ package server
 
 import (
 	"context"
+	"crypto/x509"
+	"encoding/pem"
 	"fmt"
 	"log/slog"
+	"os"
 	"path/filepath"
 	"sync"
 	"testing"
@@ -82,6 +85,53 @@ func (m *master) expires(jid string) (t time.Time, published bool) {
 	defer m.mu.Unlock()
 	t, published = m.until[jid]
 	return
+}
+
+// TestListFromTheFuture: a list of sites that was taken while clocks were days ahead does not outrank later
+// ones, so that a removed site would stay. An older list does not count otherwise.
+func TestListFromTheFuture(t *testing.T) {
+	o := hub.Options{ID: "bus", Listen: "127.0.0.1:24519", DataDir: t.TempDir(), Masters: []string{"ab"}, MaxData: 1 << 30}
+	bus, err := New(o, slog.New(slog.DiscardHandler))
+	if err != nil {
+		t.Fatal(err)
+	}
+	apply := func(at time.Time, want int, names ...string) {
+		t.Helper()
+		sites := value.NewDict(0)
+		for _, n := range names {
+			sites.Set(n, "key of "+n)
+		}
+		data := wire.Encode(wire.SiteList{Sites: sites})
+		if err := bus.apply(&sealed.Message{Kind: federation.KindSites, At: at, Data: data}); err != nil || len(bus.sites) != want {
+			t.Errorf("%v: %d sites, want %d", err, len(bus.sites), want)
+		}
+	}
+	now := time.Now()
+	apply(now.Add(72*time.Hour), 2, "us", "eu")
+	apply(now, 1, "us")
+	apply(now.Add(-time.Minute), 1, "us", "eu")
+	apply(now.Add(time.Minute), 2, "us", "eu")
+}
+
+// TestMadeCertificate: a certificate that was made while the clock was wrong is valid when it is right.
+func TestMadeCertificate(t *testing.T) {
+	dir := t.TempDir()
+	path := filepath.Join(dir, CertFile)
+	if err := makeCertificate(path, filepath.Join(dir, "hub.key"), "bus", nil); err != nil {
+		t.Fatal(err)
+	}
+	b, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	block, _ := pem.Decode(b)
+	c, err := x509.ParseCertificate(block.Bytes)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !c.NotBefore.Equal(longAgo) || !c.NotAfter.Equal(farOff) {
+		t.Errorf("it is valid from %v until %v, which depends on the clock", c.NotBefore, c.NotAfter)
+	}
 }
 
 // TestClocks: sites whose clocks are days off, in both directions, take commands, which expire when they

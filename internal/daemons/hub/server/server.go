@@ -36,6 +36,7 @@ import (
 	"brine/internal/base/metrics"
 	"brine/internal/base/ratelimit"
 	"brine/internal/base/salt"
+	"brine/internal/base/steady"
 	"brine/internal/daemons/hub"
 	"brine/internal/ha/federation"
 	"brine/internal/net/sealed"
@@ -78,6 +79,8 @@ const (
 	streamMemory   = 64 << 20
 	streamSync     = 10 * time.Second
 	maxList        = 16 << 20
+	// clocksApart is how much the clocks of a node and a master may differ (sealed).
+	clocksApart = 10 * time.Minute
 )
 
 // New makes a node; Run serves.
@@ -190,8 +193,12 @@ func (s *Server) certificate(host string) (tls.Certificate, error) {
 	return tls.LoadX509KeyPair(certPath, keyPath)
 }
 
-// longAgo begins the validity of certificates: masters whose clocks are behind can connect, too.
-var longAgo = time.Date(2020, 1, 1, 0, 0, 0, 0, time.UTC)
+// Certificates that are made here are valid between these times: for masters whose clocks are wrong, and
+// if the clock was wrong when they were made.
+var (
+	longAgo = time.Date(2020, 1, 1, 0, 0, 0, 0, time.UTC)
+	farOff  = time.Date(2120, 1, 1, 0, 0, 0, 0, time.UTC)
+)
 
 func makeCertificate(certPath, keyPath, id string, names []string) error {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
@@ -203,7 +210,7 @@ func makeCertificate(certPath, keyPath, id string, names []string) error {
 		return err
 	}
 	t := &x509.Certificate{
-		SerialNumber: serial, Subject: pkix.Name{CommonName: id}, NotBefore: longAgo, NotAfter: time.Now().AddDate(20, 0, 0),
+		SerialNumber: serial, Subject: pkix.Name{CommonName: id}, NotBefore: longAgo, NotAfter: farOff,
 		KeyUsage: x509.KeyUsageDigitalSignature | x509.KeyUsageCertSign, IsCA: true, BasicConstraintsValid: true,
 		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth},
 	}
@@ -434,8 +441,10 @@ func (s *Server) apply(m *sealed.Message) error {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if m.At.Before(s.at) {
-		return nil // an older list that was delayed or repeated
+	// An older list was delayed or repeated. A list from the future was made and taken while clocks were
+	// wrong: it must not outrank those of a right clock, so that a removed site stays for days.
+	if m.At.Before(s.at) && s.at.Sub(steady.Late()) <= clocksApart {
+		return nil
 	}
 	s.sites, s.at = sites, m.At
 	// Permissions belong to a connection: who gains or loses them connects again.

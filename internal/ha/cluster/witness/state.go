@@ -294,7 +294,8 @@ func (a *state) names() string {
 }
 
 // learn applies an update that is newer than the previous ones, and reports what has changed. A time ahead of the local clock counts as
-// now, so that a wrong clock cannot block updates of other masters.
+// now, so that a wrong clock cannot block updates of other masters. A stored time that is still ahead was stored while the clock of this
+// witness was wrong too; any update replaces it.
 func (a *state) learn(t Update, now time.Time) (secret, members bool, err error) {
 	keys, err := parseKeys(t.Members)
 	if err != nil {
@@ -303,11 +304,18 @@ func (a *state) learn(t Update, now time.Time) (secret, members bool, err error)
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	next := a.d
-	if from := min(t.SecretFrom.UnixMilli(), now.UnixMilli()); from > a.d.SecretFrom {
+	latest := now.Add(clocksApart).UnixMilli()
+	if next.SecretFrom > latest {
+		next.SecretFrom = 0
+	}
+	if next.MembersFrom > latest {
+		next.MembersFrom = 0
+	}
+	if from := min(t.SecretFrom.UnixMilli(), now.UnixMilli()); from > next.SecretFrom {
 		secret = t.Secret != a.d.Secret
 		next.Secret, next.SecretFrom = t.Secret, from
 	}
-	if from := min(t.MembersFrom.UnixMilli(), now.UnixMilli()); from > a.d.MembersFrom {
+	if from := min(t.MembersFrom.UnixMilli(), now.UnixMilli()); from > next.MembersFrom {
 		members = !maps.Equal(t.Members, a.d.Members)
 		next.Members, next.MembersFrom = t.Members, from
 	}
@@ -327,6 +335,9 @@ func (a *state) learn(t Update, now time.Time) (secret, members bool, err error)
 
 // fieldUpdate is the field of a frame that contains an update. Its name is part of the protocol.
 const fieldUpdate = "tidings"
+
+// clocksApart is how much the clock of a witness may have been set back in operation.
+const clocksApart = 10 * time.Minute
 
 // maxMasters bounds the number of members.
 const maxMasters = 64

@@ -18,6 +18,7 @@ import (
 	"time"
 
 	"brine/internal/base/salt"
+	"brine/internal/base/steady"
 	"brine/internal/base/wait"
 	"brine/internal/ha/cluster/keys"
 	"brine/internal/ha/cluster/limitlog"
@@ -316,7 +317,7 @@ func (w *Server) learn(a asking, d *value.Dict) *value.Dict {
 	news, err := readUpdate(d)
 	var secret, members bool
 	if err == nil {
-		secret, members, err = w.known.learn(news, time.Now())
+		secret, members, err = w.known.learn(news, steady.Late())
 	}
 	if err != nil {
 		w.rateLimitedLog.Error("update", "rejecting an update from a master", "master", a.id, "err", err)
