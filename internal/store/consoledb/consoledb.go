@@ -278,8 +278,8 @@ func (s *Store) PutRuns(ctx context.Context, runs []Run) error {
 		counts[i] = `count(*) FILTER (WHERE ` + o.where + `)`
 		sums[i] = o.name + ` = ` + tableDays + `.` + o.name + ` + excluded.` + o.name
 	}
-	return s.put(ctx, tableRuns, `WITH new AS (INSERT INTO `+tableRuns+` (minion, jid, test, at, fun, failed, changed, drift, record, ok, mods, broken, ms) VALUES `,
-		13, values, ` ON CONFLICT (minion, test, jid) DO NOTHING RETURNING at, failed, changed, drift)
+	const columns = `(minion, jid, test, at, fun, failed, changed, drift, record, ok, mods, broken, ms)`
+	return s.put(ctx, tableRuns, `WITH new AS (INSERT INTO `+tableRuns+` `+columns+` VALUES `, 13, values, ` ON CONFLICT (minion, test, jid) DO NOTHING RETURNING at, failed, changed, drift)
 		INSERT INTO `+tableDays+` (day, failed, drift, changed, clean) SELECT `+dayOf+`, `+strings.Join(counts, ", ")+` FROM new GROUP BY 1
 		ON CONFLICT (day) DO UPDATE SET `+strings.Join(sums, ", "))
 }
