@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"strconv"
+	"strings"
 	"time"
 
 	"brine/internal/py/value"
@@ -88,6 +89,20 @@ func Parse(name string, d *value.Dict, g Globals, names *value.Dict) (*Job, erro
 		j.MaxRunning = 0
 	}
 	return j, errors.Join(j.times(d, names), j.bounds(d, g))
+}
+
+// AnyTime returns a time for each word in the key when of a definition that the pillar or the grains may
+// define, for a check that does not know these.
+func AnyTime(def any) *value.Dict {
+	const wordChars = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-"
+	d, _ := def.(*value.Dict)
+	names := value.NewDict(0)
+	for _, word := range value.Texts(d.At("when")) {
+		if strings.Trim(word, wordChars) == "" {
+			names.Set(word, "5pm")
+		}
+	}
+	return names
 }
 
 var units = []struct {

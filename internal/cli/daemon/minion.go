@@ -44,7 +44,7 @@ func loadMinion(t *config.Tree, starting bool, log *slog.Logger) (*common, error
 				c.fault("%v", err)
 				return
 			}
-			faults := minion.CheckStart(&mc)
+			faults := minion.CheckStart(&mc, c.logger(log))
 			for _, err := range faults {
 				c.fault("%v", err)
 			}

@@ -130,6 +130,8 @@ func TestCheckIsTheStart(t *testing.T) {
 		{"salt-minion", "verify_master_pubkey_sign: true\n", "verify_master_pubkey_sign needs the masters' signing key"},
 		{"salt-minion", "transport: tcp\nssl: {certfile: /none.crt, keyfile: /none.key, ca_certs: /none.ca}\n", "/none"},
 		{"salt-minion", "master_type: hot\n", "master_type"},
+		{"salt-minion", "schedule: [a]\n", "schedule: expected a map of jobs, got list"},
+		{"salt-minion", "beacons: [load]\n", "beacons: expected a map, got list"},
 		{"salt-api", "", "rest_cherrypy"},
 		{"salt-api", "rest_cherrypy: {host: 127.0.0.2, port: PORT, disable_ssl: true}\ntransport: tcp\nssl: {certfile: /none.crt, keyfile: /none.key}\n",
 			"/none.crt"},
@@ -195,6 +197,27 @@ auth.ldap.port: 389x`, "auth.ldap.uri, or auth.ldap.server and auth.ldap.port, m
 			{"", "fileserver_backend=minionfs err=\"minions cannot push files"},
 			{"ext_pillar: [{git: [{'master https://127.0.0.1/y': [{rooot: a}]}]}]", "the git remote master https://127.0.0.1/y has the parameter rooot"},
 		}},
+		{"salt-minion", []brokenPart{
+			{"return: 'redis,mysql'\nredis.port: abc", `returner=redis err="the option port is \"abc\", not a number"`},
+			{"schedule_returner: etcd\netcd.protocol: htp", "returner=etcd err=\"etcd.protocol is"},
+			{`schedule:
+  interval: {function: test.ping, secondss: 3}
+  number: {function: test.ping, seconds: abc}
+  cron: {function: test.ping, cron: x y}
+  none: {seconds: 3}
+  fine: {function: test.ping, when: [teatime, 5pm]}`, `job=interval err="no time is given`},
+			{"", `job=number err="seconds: expected a number`},
+			{"", `job=cron err="cron: \"x y\" has 2 fields`},
+			{"", `job=none err="no function is named"`},
+			{`beacons:
+  load: x
+  diskusage: [{/: abc}]
+  memusage: [{percent: 63%}]`, `beacon=load err="expected a list of maps`},
+			{"", "beacon=diskusage err="},
+		}},
+		{"salt-minion", []brokenPart{
+			{"file_client: local\nmaster_type: disable\nfileserver_backend: [gitfs]\ngitfs_remotes: x", `fileserver_backend=gitfs err="gitfs_remotes is a str`},
+		}},
 		{"salt-api", []brokenPart{
 			{"rest_cherrypy: {host: 127.0.0.2, port: PORT, disable_ssl: true, app: /none, favicon: BAD/x}",
 				"rest_cherrypy: app: stat /none: no such file or directory"},
@@ -202,7 +225,7 @@ auth.ldap.port: 389x`, "auth.ldap.uri, or auth.ldap.server and auth.ldap.port, m
 			{"netapi_enable_clients: [local, locall]", `netapi_enable_clients: there is no client "locall"`},
 		}},
 	} {
-		t.Run(c.program, func(t *testing.T) {
+		t.Run(c.program+" "+strings.TrimSpace(c.parts[0].text), func(t *testing.T) {
 			t.Parallel()
 			p := newPlace(t, "")
 			kind := strings.TrimPrefix(strings.Replace(c.program, "-api", "-master", 1), "salt-")

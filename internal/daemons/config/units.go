@@ -65,7 +65,8 @@ var (
 		{"master_tops", keys, master.TopSources, "tops", "minions would be configured without its SLS files"},
 	}
 	minionUnits = []unitOption{
-		{"return", value.Texts, returner.Names, "returners", ""},
+		{"return", value.Split, returner.Names, "returners", ""},
+		{"schedule_returner", value.Split, returner.Names, "returners", ""},
 		{"beacons", beaconNames, beacons.Names, "beacons", ""},
 		{"module_executors", value.Split, runner.ExecutorNames, "executors", "no function would run"},
 	}

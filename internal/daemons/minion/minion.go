@@ -151,20 +151,14 @@ type Minion struct {
 // New checks the configuration, loads or generates the minion's key pair,
 // collects grains and binds the sockets of the local event bus.
 func New(ctx context.Context, cfg Config, log *slog.Logger) (*Minion, error) {
-	if err := salt.CheckID(cfg.ID); err != nil {
-		return nil, salt.Errorf(salt.Invalid, "%w; set the option id", err)
+	if err := checkOptions(&cfg); err != nil {
+		return nil, err
 	}
 	m := &Minion{cfg: cfg, log: log, readyC: make(chan struct{}), background: background.New(ctx)}
 	if !cfg.local() { // without a master there are no keys, and a state may manage the directory
 		if err := os.MkdirAll(cfg.PKIDir, 0o700); err != nil {
 			return nil, fmt.Errorf("cannot make pki_dir: %w", err)
 		}
-	}
-	if err := m.cfg.Options.Bounds().Check(); err != nil {
-		return nil, salt.Errorf(salt.Invalid, "master_latency: %w", err)
-	}
-	if err := m.cfg.Options.MasterOptions.CheckType(); err != nil {
-		return nil, err
 	}
 	m.buildServices()
 	if !cfg.LateGrains {
@@ -184,6 +178,24 @@ func New(ctx context.Context, cfg Config, log *slog.Logger) (*Minion, error) {
 		return nil, err
 	}
 	return m, m.openBus()
+}
+
+// checkOptions returns an error for options with which no minion starts.
+func checkOptions(cfg *Config) error {
+	if err := salt.CheckID(cfg.ID); err != nil {
+		return salt.Errorf(salt.Invalid, "%w; set the option id", err)
+	}
+	if err := cfg.Options.Bounds().Check(); err != nil {
+		return salt.Errorf(salt.Invalid, "master_latency: %w", err)
+	}
+	return cfg.Options.MasterOptions.CheckType()
+}
+
+// reportBroken logs the parts of the configuration that cannot work, without which the minion runs.
+func (m *Minion) reportBroken() {
+	m.schedule.Check()
+	m.beacons.Check()
+	m.returners.Check()
 }
 
 // buildServices builds the services that need only the configuration and each other.
@@ -208,9 +220,7 @@ func (m *Minion) buildServices() {
 		ID: cfg.ID, Opts: cfg.Opts, Grains: m.grains, Renderer: m.renderer, Source: cfg.fileSource(), Server: cfg.localServer(log), Funcs: funcs,
 		Log: log,
 	})
-	m.returners = returners.New(returners.Config{
-		Options: cfg.Returners, Own: m.user.Returners(), Disabled: o.DisableReturners, ID: cfg.ID, Dir: dir, Opts: cfg.Opts, Background: m.background, Log: log,
-	})
+	m.returners = returners.New(m.returnersConfig(dir))
 	m.runner = runner.New(runner.Config{
 		Options: o.RunnerOptions, ID: cfg.ID, ConfDir: cfg.ConfDir, Once: cfg.daemonBus != nil, Executors: m.user.Executors(),
 		ScheduledReturners: cfg.Returners.Scheduled, Jobs: m.jobs, Notes: m.notes, Outbox: m.outbox, Links: m.links,
@@ -220,6 +230,14 @@ func (m *Minion) buildServices() {
 		Bus: m.bus, Grains: m.grains, Links: m.links, Own: func() *ownpillar.Pillar { return m.own }, BeaconsChanged: func() { m.beacons.Changed() },
 		Background: m.background, Log: log,
 	})
+}
+
+// returnersConfig returns the configuration of the returners, whose queues are in dir.
+func (m *Minion) returnersConfig(dir string) returners.Config {
+	return returners.Config{
+		Options: m.cfg.Returners, Own: m.user.Returners(), Disabled: m.cfg.Options.DisableReturners, ID: m.cfg.ID, Dir: dir, Opts: m.cfg.Opts,
+		Background: m.background, Log: m.log,
+	}
 }
 
 // jobsEnd is how long a minion that stops lets jobs run, and then how long it waits for those
@@ -234,6 +252,7 @@ func (m *Minion) Run(ctx context.Context) error {
 	jobs, endJobs := context.WithCancel(context.WithoutCancel(ctx))
 	defer endJobs()
 	m.background.Use(jobs)
+	m.reportBroken()
 	m.notes.Forget()
 	m.outbox.Recall(m.runner.Interrupted)
 	m.returners.Recall()

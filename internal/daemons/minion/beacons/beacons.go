@@ -84,6 +84,7 @@ type Scheduler struct {
 	initial *value.Dict
 	own     *value.Dict // current value of the option
 	watches map[string]*watch
+	told    map[string]string // errors of beacons that Check has logged
 
 	requests localbus.InOrder
 }
@@ -133,6 +134,29 @@ func New(c Config) (*Scheduler, error) {
 	}
 	l.initial = l.own
 	return l, nil
+}
+
+// Check logs the beacons of the option whose settings are invalid. It does not run modules of the user,
+// nor names unknown beacons, which the check of options names.
+func (l *Scheduler) Check() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.told = map[string]string{}
+	for k, def := range l.own.All() {
+		name := value.Str(k)
+		module := moduleOf(name, def)
+		if _, known := l.kinds[module]; name == "enabled" || !known || l.ofPython(module) {
+			continue
+		}
+		if err := l.validate(name, def); err != nil {
+			l.logInvalid(name, err)
+			l.told[name] = err.Error()
+		}
+	}
+}
+
+func (l *Scheduler) logInvalid(name string, err error) {
+	l.cfg.Log.Error("ignoring invalid beacon", "beacon", name, "err", err)
 }
 
 // Run runs due beacons once a second while there are any. It starts when a
@@ -242,7 +266,10 @@ func (l *Scheduler) make(name string, def any, now time.Time) *watch {
 		w.err = w.kind.Validate(w.config) // the user's own are validated before their first check, without the lock
 	}
 	if w.err != nil {
-		l.cfg.Log.Error("ignoring invalid beacon", "beacon", name, "err", w.err)
+		if l.told[name] != w.err.Error() {
+			l.logInvalid(name, w.err)
+		}
+		delete(l.told, name)
 	}
 	w.next = now.Add(w.interval())
 	return w
@@ -349,7 +376,7 @@ func (l *Scheduler) start(name string, w *watch, now time.Time) {
 // invalid ends a check whose settings the user's module rejects. No check follows until
 // they change.
 func (l *Scheduler) invalid(name string, w *watch, err error) {
-	l.cfg.Log.Error("ignoring invalid beacon", "beacon", name, "err", err)
+	l.logInvalid(name, err)
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	w.err, w.busy = err, false

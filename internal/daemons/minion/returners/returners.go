@@ -49,6 +49,28 @@ type Own interface {
 // New returns Returners that open nothing before they are used.
 func New(c Config) *Returners { return &Returners{cfg: c} }
 
+// Check logs the returners of the options return and schedule_returner that cannot be used with the
+// options of the minion. It connects to no server.
+func (r *Returners) Check() {
+	var names []string
+	for _, v := range []any{r.cfg.Options.Return, r.cfg.Options.Scheduled} {
+		for _, n := range value.Texts(v) {
+			names = append(names, SplitWords(n)...)
+		}
+	}
+	for _, name := range cleanNames(names) {
+		if !slices.Contains(returner.Names(), name) || r.cfg.Own != nil && r.cfg.Own.Has(name) {
+			continue // the check of options names unknown ones
+		}
+		to, err := returner.Open(name, r.config("", nil))
+		if err != nil {
+			r.cfg.Log.Error("cannot use a returner; it gets no results", "returner", name, "err", err)
+			continue
+		}
+		to.Close()
+	}
+}
+
 // SplitWords splits a string at commas; an empty string has no words.
 func SplitWords(s string) []string {
 	return strings.FieldsFunc(s, func(r rune) bool { return r == ',' })
@@ -197,13 +219,8 @@ func (r *Returners) deliver(ctx context.Context, name string, ret *value.Dict) e
 	config, _ := job.RetConfig.(string)
 	keywords, _ := job.RetKwargs.(*value.Dict)
 	usual := config == "" && keywords.Len() == 0
-	keep := 24 * time.Hour
-	if r.cfg.Opts.Has("keep_jobs_seconds") {
-		keep = time.Duration(r.cfg.Opts.Int("keep_jobs_seconds")) * time.Second
-	}
 	r.mu.Lock()
-	c := returner.Config{Source: remote.Options(r.cfg.Opts).Or(remote.Options(r.pillar)), Alternative: config, Keywords: keywords,
-		Keep: keep, Timeout: r.cfg.Options.Timeout, MasterID: r.cfg.ID}
+	c := r.config(config, keywords)
 	to := r.opened[name]
 	if !usual || to == nil {
 		var err error
@@ -222,6 +239,16 @@ func (r *Returners) deliver(ctx context.Context, name string, ret *value.Dict) e
 	}
 	r.mu.Unlock()
 	return to.Return(ctx, ret)
+}
+
+// config returns the configuration of a returner; r.mu is held.
+func (r *Returners) config(alternative string, keywords *value.Dict) returner.Config {
+	keep := 24 * time.Hour
+	if r.cfg.Opts.Has("keep_jobs_seconds") {
+		keep = time.Duration(r.cfg.Opts.Int("keep_jobs_seconds")) * time.Second
+	}
+	return returner.Config{Source: remote.Options(r.cfg.Opts).Or(remote.Options(r.pillar)), Alternative: alternative, Keywords: keywords,
+		Keep: keep, Timeout: r.cfg.Options.Timeout, MasterID: r.cfg.ID}
 }
 
 // Close closes the connections to servers.

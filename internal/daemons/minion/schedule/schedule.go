@@ -64,6 +64,7 @@ type Schedule struct {
 	env     *value.Dict // other values that the definitions of jobs refer to
 	globals sched.Globals
 	jobs    map[string]*scheduled
+	told    map[string]string // errors of jobs that Check has logged
 
 	requests localbus.InOrder
 }
@@ -102,6 +103,46 @@ func New(c Config) (*Schedule, error) {
 		s.own = entries.Clone()
 	}
 	return s, nil
+}
+
+// Check logs the jobs of the option that cannot run, whatever the pillar and the grains are. Run logs
+// others when it loads them.
+func (s *Schedule) Check() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	globals := sched.ParseGlobals(s.own)
+	s.told = map[string]string{}
+	for k, v := range s.own.All() {
+		name := value.Str(k)
+		if sched.IsGlobal(name) {
+			continue
+		}
+		if e := parse(name, v, globals, sched.AnyTime(v)); e.err != nil {
+			s.logInvalid(name, e.err)
+			s.told[name] = e.err.Error()
+		}
+	}
+}
+
+func (s *Schedule) logInvalid(name string, err error) {
+	s.cfg.Log.Error("ignoring invalid scheduled job", "job", name, "err", err)
+}
+
+// parse reads the definition of a job.
+func parse(name string, v any, globals sched.Globals, names *value.Dict) *scheduled {
+	def, ok := v.(*value.Dict)
+	if !ok {
+		def = value.NewDict(0)
+	}
+	e := &scheduled{def: def}
+	e.job, e.err = sched.Parse(name, def, globals, names)
+	if !ok {
+		e.err = fmt.Errorf("expected a map, got %s", value.TypeName(v))
+	}
+	if e.err == nil && e.job.Fun == "" {
+		e.err = errors.New("no function is named")
+	}
+	return e
 }
 
 // Run runs all jobs and tasks until ctx ends. It starts once a master is
@@ -208,24 +249,16 @@ func (s *Schedule) load(now time.Time) {
 			continue
 		}
 		there[name] = true
-		def, ok := v.(*value.Dict)
-		if !ok {
-			def = value.NewDict(0)
-		}
+		e := parse(name, v, s.globals, names)
 		old := s.jobs[name]
-		if old != nil && !fresh && value.Equal(old.def, def) {
+		if old != nil && !fresh && value.Equal(old.def, e.def) {
 			continue
 		}
-		e := &scheduled{def: def}
-		e.job, e.err = sched.Parse(name, def, s.globals, names)
-		if !ok {
-			e.err = fmt.Errorf("expected a map, got %s", value.TypeName(v))
-		}
-		if e.err == nil && e.job.Fun == "" {
-			e.err = errors.New("no function is named")
-		}
 		if e.err != nil {
-			s.cfg.Log.Error("ignoring invalid scheduled job", "job", name, "err", e.err)
+			if s.told[name] != e.err.Error() {
+				s.logInvalid(name, e.err)
+			}
+			delete(s.told, name)
 		} else {
 			e.plan(now)
 			if old == nil && e.job.OnStart {
