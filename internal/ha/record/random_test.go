@@ -15,6 +15,7 @@ import (
 	"brine/internal/net/remote/rows"
 	"brine/internal/store/keystore"
 	"brine/internal/store/oplog"
+	"brine/test/tools"
 )
 
 // randomRun is masters whose exchange with a real server is driven step by step. The first one keeps
@@ -238,7 +239,7 @@ func TestStoreAtRandom(t *testing.T) {
 	t.Parallel()
 	srv := startEtcd(t)
 	runs, phases := 4, 5
-	if testing.Short() {
+	if testing.Short() || tools.Race {
 		runs, phases = 1, 3
 	}
 	for run := range runs {

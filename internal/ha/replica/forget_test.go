@@ -10,6 +10,7 @@ import (
 
 	"brine/internal/store/keystore"
 	"brine/internal/store/oplog"
+	"brine/test/tools"
 )
 
 // heard has the changes that all sites have, and those that any site has.
@@ -177,7 +178,7 @@ func TestForgottenStaysDeleted(t *testing.T) {
 // are connected never comes back.
 func TestForgetConverges(t *testing.T) {
 	seeds := uint64(12)
-	if testing.Short() {
+	if testing.Short() || tools.Race {
 		seeds = 3
 	}
 	for seed := range seeds {

@@ -9,6 +9,7 @@ import (
 	"brine/internal/net/crypt"
 	"brine/internal/net/transport"
 	"brine/internal/py/value"
+	"brine/test/tools"
 )
 
 // returnLoad is the return of a job, with about 300 bytes of output.
@@ -133,7 +134,7 @@ func BenchmarkSignIn(b *testing.B) {
 
 // TestAllocations limits the allocations of the hot paths.
 func TestAllocations(t *testing.T) {
-	if raceEnabled {
+	if tools.Race {
 		t.Skip("the race detector allocates, too")
 	}
 	const runs = 200

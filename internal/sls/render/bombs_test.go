@@ -8,6 +8,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"brine/test/tools"
 )
 
 // bombs are templates that try to use all memory or all time. Each must end
@@ -193,11 +195,12 @@ func TestBombs(t *testing.T) {
 		t.Fatalf("only %d bombs", len(bombs))
 	}
 	limits := Limits{MaxTime: 3 * time.Second, MaxSteps: 4_000_000}
-	if testing.Short() { // the limits of time and steps apply earlier
+	few := testing.Short() || tools.Race
+	if few { // the limits of time and steps apply earlier
 		limits = Limits{MaxTime: 500 * time.Millisecond, MaxSteps: 400_000}
 	}
 	for name, src := range bombs {
-		if testing.Short() && len(src)%3 != 0 { // a third of them, always the same ones
+		if few && len(src)%3 != 0 { // a third of them, always the same ones
 			continue
 		}
 		t.Run(name, func(t *testing.T) {
