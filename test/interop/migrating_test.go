@@ -41,8 +41,10 @@ const addedMinion = ""
 // with its options and functions, and every block must be run by one of the moves.
 func TestMigrationPage(t *testing.T) {
 	used := map[int]bool{}
+	ran := 0
 	for _, way := range moves {
 		t.Run(way.name, func(t *testing.T) {
+			ran++
 			m := &move{t: t, dry: true, blocks: readPage(t)}
 			way.fleet(m)
 			for _, section := range way.sections {
@@ -59,6 +61,7 @@ func TestMigrationPage(t *testing.T) {
 		})
 	}
 	t.Run("console", func(t *testing.T) {
+		ran++
 		m := &move{t: t, dry: true, blocks: readPage(t)}
 		m.console()
 		for _, section := range consoles {
@@ -68,6 +71,9 @@ func TestMigrationPage(t *testing.T) {
 			}
 		}
 	})
+	if ran <= len(moves) {
+		return // -run selects some of the moves
+	}
 	for _, b := range readPage(t) {
 		if !used[b.at] {
 			t.Errorf("%s:%d: no test runs this block", page, b.at)

@@ -56,10 +56,27 @@ func testPair(t *testing.T, mk, wk kind, transport string) {
 	}
 	master.Kill()
 	master.Start()
-	took := eventually.Nil(t, stockLimit, "the minion answers after a restart of the master", func() error { return master.PingAll(mk, "worker") })
+	revived := false
+	took := eventually.Nil(t, stockLimit, "the minion answers after a restart of the master", func() error {
+		if wk == stock && !revived && strings.Contains(minion.Log(), staleSignIn) {
+			t.Log("the stock minion has lost its request channel by a defect of its own; starting it again")
+			revived = true
+			minion.Kill()
+			minion.Start()
+		}
+		return master.PingAll(mk, "worker")
+	})
 	t.Logf("answered %.1f s after the restarted master listened", took.Seconds())
 	checkCommands(t, master, mk)
 }
+
+// staleSignIn is the message of a stock minion (3006 to 3008) that returns nothing until it is started
+// again. When it loses a master over tcp, it signs in twice at the same time: by the subscription,
+// which connects again, and by the new master connection of minion.py. If the first ends first,
+// AsyncAuth._authenticate of crypt.py of the second reads _creds, which it does not have yet. Its
+// future never ends, so that the request channel, which was closed before, is not made again. No
+// master can prevent that: both sign-ins are complete, and their order is that of the minion.
+const staleSignIn = "'AsyncAuth' object has no attribute '_creds'"
 
 func has(text, want string) error {
 	if !strings.Contains(text, want) {
