@@ -134,6 +134,11 @@ const longRefusal = 3 * time.Second
 func New(o Options, own Modules, tokens *Tokens, log *slog.Logger) (s *Service, errs []error) {
 	s = &Service{o: o, used: map[string]System{}, broken: map[string]error{}, tokens: tokens, log: log, limiter: newLimiter(maxAsked, maxAskedOfOne),
 		slowest: refusalTime, slots: map[string]*limiter{}}
+	switch o.ExpireOverride.(type) {
+	case nil, bool, *value.Dict:
+	default:
+		errs = append(errs, fmt.Errorf("token_expire_user_override: expected True, False or a map of systems to names, got %s", value.TypeName(o.ExpireOverride)))
+	}
 	for k, v := range o.External.All() {
 		name := value.Str(k)
 		build, ok := systems.Lookup(name)

@@ -88,6 +88,18 @@ func newRule(it any) (rule, error) {
 	return rl, nil
 }
 
+// logMissing logs files that are not there. They may appear before the first event.
+func (rl rule) logMissing(log *slog.Logger) {
+	for _, file := range rl.files {
+		if strings.HasPrefix(file, "salt://") {
+			continue
+		}
+		if paths, err := filepath.Glob(file); err != nil || len(paths) == 0 {
+			log.Error("reactor: no such SLS file; events with this tag have no reaction", "tag", rl.tag(), "path", file)
+		}
+	}
+}
+
 // tag is the original pattern.
 func (rl rule) tag() string {
 	k, _ := rl.entry.Entry(0)
@@ -137,6 +149,11 @@ func New(o Options, d Deps) (*Reactor, error) {
 	}
 	if len(rules) == 0 {
 		return nil, nil
+	}
+	if d.Log != nil {
+		for _, rl := range rules {
+			rl.logMissing(d.Log)
+		}
 	}
 	r.rules.Store(&rules)
 	r.leads.Store(true)

@@ -127,6 +127,9 @@ func TestCheckIsTheStart(t *testing.T) {
 		{"salt-master", "reactor: x\n", "reactor"},
 		{"salt-master", "transport: carrier_pigeon\n", "transport"},
 		{"salt-master", "nodegroups: [a]\n", "nodegroups"},
+		{"salt-master", "peer: [a]\n", "peer: expected a mapping, got list"},
+		{"salt-master", "publisher_acl: [amy]\n", "publisher_acl: expected a mapping, got list"},
+		{"salt-master", "hot_masters: ['other:99999']\n", `hot_masters: "other:99999" is not host or host:port`},
 		{"salt-minion", "verify_master_pubkey_sign: true\n", "verify_master_pubkey_sign needs the masters' signing key"},
 		{"salt-minion", "transport: tcp\nssl: {certfile: /none.crt, keyfile: /none.key, ca_certs: /none.ca}\n", "/none"},
 		{"salt-minion", "master_type: hot\n", "master_type"},
@@ -177,7 +180,8 @@ func TestCheckNamesParts(t *testing.T) {
 		parts   []brokenPart
 	}{
 		{"salt-master", []brokenPart{
-			{"event_return: [mysql]\nmysql.port: abc", `event_return=mysql err="the option port is \"abc\", not a number"`},
+			{"event_return: [mysql, rawfile_json]\nmysql.port: abc\nrawfile_json.filename: /", `event_return=mysql err="the option port is \"abc\", not a number"`},
+			{"", `event_return=rawfile_json err="rawfile_json.filename: / is a directory"`},
 			{`external_auth:
   ldap: {amy: [test.*]}
   rest: {^url: ftp://x, amy: [test.*]}
@@ -195,7 +199,25 @@ auth.ldap.port: 389x`, "auth.ldap.uri, or auth.ldap.server and auth.ldap.port, m
 				"fileserver_backend=gitfs err=\"the git remote https://127.0.0.1/y has the parameter rooot"},
 			{"", "fileserver_backend=s3fs err=\"s3.buckets is a str"},
 			{"", "fileserver_backend=minionfs err=\"minions cannot push files"},
-			{"ext_pillar: [{git: [{'master https://127.0.0.1/y': [{rooot: a}]}]}]", "the git remote master https://127.0.0.1/y has the parameter rooot"},
+			{`ext_pillar:
+  - git: [{'master https://127.0.0.1/y': [{rooot: a}]}]
+  - cmd_yaml: {comand: x}
+  - file_tree: {root_dir: /none}
+  - http_json: [1]
+  - postgres: {one: select 1}
+  - stack: {grainz:role: {web: /x}}
+  - [x]
+  - nodegroups:
+postgres.port: abc`, "the git remote master https://127.0.0.1/y has the parameter rooot"},
+			{"", "ext_pillar: cmd_yaml: ext_pillar() got an unexpected keyword argument 'comand'"},
+			{"", "ext_pillar: file_tree: root_dir: stat /none: no such file or directory"},
+			{"", "ext_pillar: http_json: url must be a string, not int"},
+			{"", `ext_pillar: postgres: the option port is \"abc\", not a number`},
+			{"", `ext_pillar: stack: Unknown traverse option \"grainz\"`},
+			{"", "ext_pillar: expected a list of maps, got list in it"},
+			{"master_tops: {ext_nodes: [a]}", "ext_nodes is a list, not a command"},
+			{"reactor: [{a/b: [/none.sls, 'salt://x.sls']}]", "events with this tag have no reaction"},
+			{"token_expire_user_override: [amy]", "token_expire_user_override: expected True, False or a map"},
 		}},
 		{"salt-minion", []brokenPart{
 			{"return: 'redis,mysql'\nredis.port: abc", `returner=redis err="the option port is \"abc\", not a number"`},
@@ -217,6 +239,8 @@ auth.ldap.port: 389x`, "auth.ldap.uri, or auth.ldap.server and auth.ldap.port, m
 		}},
 		{"salt-minion", []brokenPart{
 			{"file_client: local\nmaster_type: disable\nfileserver_backend: [gitfs]\ngitfs_remotes: x", `fileserver_backend=gitfs err="gitfs_remotes is a str`},
+			{"ext_pillar: [{cmd_json: {comand: x}}, {git: [{'master https://127.0.0.1/y': [{rooot: a}]}]}]", "keyword argument 'comand'"},
+			{"", "the git remote master https://127.0.0.1/y has the parameter rooot"},
 		}},
 		{"salt-api", []brokenPart{
 			{"rest_cherrypy: {host: 127.0.0.2, port: PORT, disable_ssl: true, app: /none, favicon: BAD/x}",

@@ -1,7 +1,9 @@
 package master
 
 import (
+	"net"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -82,14 +84,34 @@ type Options struct {
 	Discovery discovery.Options `salt:"discovery" default:"false" doc:"answer minions that look for a master by broadcast: False, True, or a map with port (4520, UDP) and mapping (what this master says about itself)" change:"restart"`
 }
 
+// isHost reports whether an entry of hot_masters may be a host, or a host with a port.
+func isHost(entry string) bool {
+	host, port, err := net.SplitHostPort(entry)
+	if err != nil {
+		return !strings.ContainsAny(strings.TrimSpace(entry), " /")
+	}
+	n, err := strconv.ParseUint(port, 10, 16)
+	return err == nil && n > 0 && host != "" && !strings.ContainsAny(host, " /")
+}
+
 // Check reports values that a master cannot use.
 func (o *Options) Check() error {
 	if name := o.ConsoleStore; name != "" && !slices.Contains(returner.PostgresNames(), name) {
 		return salt.Errorf(salt.Invalid, "console_store: %.80q is no returner for PostgreSQL; use one of %s", name, strings.Join(returner.PostgresNames(), ", "))
 	}
+	for _, m := range []struct {
+		option string
+		v      any
+	}{{"mine_get", o.MineGet}, {"peer", o.Peer}, {"peer_run", o.PeerRun}, {"publisher_acl", o.PublisherACL}} {
+		if _, ok := m.v.(*value.Dict); !ok && value.Truth(m.v) {
+			return salt.Errorf(salt.Invalid, "%s: expected a mapping, got %s", m.option, value.TypeName(m.v))
+		}
+	}
 	seen := map[string]bool{}
 	for _, name := range o.HotMasters {
 		switch {
+		case !isHost(name):
+			return salt.Errorf(salt.Invalid, "hot_masters: %.80q is not host or host:port", name)
 		case strings.TrimSpace(name) == "":
 			return salt.Errorf(salt.Invalid, "hot_masters: an entry is empty; name the other masters as host or host:port")
 		case seen[name]:

@@ -89,6 +89,8 @@ func (s *settings) set(cfg Config) {
 		autosign = keystore.NewAutosign(s.keys, cfg.Keys, cfg.User, s.log)
 	}
 	git := s.gitPillar(cfg)
+	compiler := s.compiler(cfg, git, groups)
+	pillar.LogMisconfigured(compiler, s.log)
 	s.live.Store(&live{
 		git: git, cfg: cfg,
 		auth:    who,
@@ -100,7 +102,7 @@ func (s *settings) set(cfg Config) {
 				CacheDir: s.cacheDir, HashType: cfg.Options.HashType, Files: cfg.Files, Receives: cfg.Options.FileRecv, Log: s.log,
 			}),
 		}, s.log),
-		top: cfg.Top, pillar: s.compiler(cfg, git, groups), opts: cfg.Opts,
+		top: cfg.Top, pillar: compiler, opts: cfg.Opts,
 	})
 }
 
@@ -123,7 +125,7 @@ func (s *settings) gitPillar(cfg Config) *gitpillar.Source {
 	src := gitpillar.New(cfg.GitPillar, gitpillar.Config{CacheDir: s.cacheDir, HashType: cfg.Options.HashType, Log: s.log})
 	for _, entry := range pillar.Entries(cfg.Pillar, "git") {
 		if _, err := src.Add(entry); err != nil && cfg.GitPillar.Verify {
-			s.log.Error("ext_pillar: git is misconfigured; pillars that need it fail", "err", err)
+			pillar.LogGit(err, s.log)
 		}
 	}
 	return src

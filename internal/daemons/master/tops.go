@@ -68,14 +68,38 @@ func (f *fileRoutes) tops(c *channel.Call) {
 
 func init() { topSources.Register("ext_nodes", extNodes) }
 
-// extNodes runs a program with the minion's id as last argument. It prints a YAML map: classes,
-// a list or a map whose keys are used, and optionally environment.
-func extNodes(ctx context.Context, id string, conf any) (*value.Dict, error) {
+// nodesCommand reads the command of ext_nodes.
+func nodesCommand(conf any) ([]string, error) {
 	command, ok := conf.(string)
 	if !ok || command == "" {
 		return nil, salt.Errorf(salt.Invalid, "ext_nodes is a %s, not a command", value.TypeName(conf))
 	}
-	args, err := proc.Split(command)
+	return proc.Split(command)
+}
+
+// checkTops returns the errors in the option master_tops that every minion would have. own reports
+// whether a source is a module of the user.
+func checkTops(conf *value.Dict, own func(name string) bool) (faults []error) {
+	for k, v := range conf.All() {
+		if check := topChecks[value.Str(k)]; check != nil && !own(value.Str(k)) {
+			if err := check(v); err != nil {
+				faults = append(faults, err)
+			}
+		}
+	}
+	return faults
+}
+
+// topChecks return what is wrong with the configuration of a source.
+var topChecks = map[string]func(conf any) error{"ext_nodes": func(conf any) error {
+	_, err := nodesCommand(conf)
+	return err
+}}
+
+// extNodes runs a program with the minion's id as last argument. It prints a YAML map: classes,
+// a list or a map whose keys are used, and optionally environment.
+func extNodes(ctx context.Context, id string, conf any) (*value.Dict, error) {
+	args, err := nodesCommand(conf)
 	if err != nil {
 		return nil, err
 	}

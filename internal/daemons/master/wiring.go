@@ -171,6 +171,9 @@ func configure(m *Master) (err error) {
 	m.user = m.templates.user
 	m.settings.compiler = m.templates.compiler
 	m.settings.set(m.cfg)
+	for _, err := range checkTops(cfg.Options.MasterTops, m.templates.isTop) {
+		m.log.Error("a source of master_tops is misconfigured; it gives no SLS files", "err", err)
+	}
 	return nil
 }
 

@@ -45,6 +45,9 @@ func CheckStart(cfg *Config, log *slog.Logger) (faults []error) {
 	if m.beacons, err = beacons.New(beacons.Config{Options: o.BeaconOptions, Python: m.userBeacons.Beacons(), Log: log}); err != nil {
 		return append(faults, err)
 	}
+	if cfg.local() {
+		m.own = cfg.ownPillar(nil, nil, m.user, nil, m.grains, nil, log)
+	}
 	m.reportBroken()
 	return faults
 }

@@ -196,6 +196,9 @@ func (m *Minion) reportBroken() {
 	m.schedule.Check()
 	m.beacons.Check()
 	m.returners.Check()
+	if m.own != nil {
+		m.own.Check()
+	}
 }
 
 // buildServices builds the services that need only the configuration and each other.

@@ -49,10 +49,12 @@ func cmdJSON(ctx context.Context, r *run, _ *value.Dict, a args) (any, error) {
 	return v, nil
 }
 
+var cmdArgs = []string{"command"}
+
 // runCommand returns the output of a command. The id of a minion cannot contain
 // shell metacharacters; it is quoted anyway.
 func runCommand(ctx context.Context, r *run, a args, shell bool) (out, command string, err error) {
-	in, err := a.bind("command")
+	in, err := a.bind(cmdArgs...)
 	if err != nil {
 		return "", "", err
 	}

@@ -18,10 +18,13 @@ import (
 
 func init() { externals.Register("file_tree", fileTree) }
 
+var fileTreeArgs = []string{"root_dir", "follow_dir_links", "debug", "keep_newline", "render_default", "renderer_blacklist", "renderer_whitelist",
+	"template"}
+
 // fileTree builds pillar from the names and contents of files: those of the
 // minion's nodegroups below nodegroups/NAME, then those below hosts/ID.
 func fileTree(ctx context.Context, r *run, _ *value.Dict, a args) (any, error) {
-	in, err := a.bind("root_dir", "follow_dir_links", "debug", "keep_newline", "render_default", "renderer_blacklist", "renderer_whitelist", "template")
+	in, err := a.bind(fileTreeArgs...)
 	if err != nil {
 		return nil, err
 	}

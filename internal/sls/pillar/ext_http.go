@@ -23,7 +23,7 @@ import (
 func init() { externals.Register("http_json", httpJSON) }
 
 func httpJSON(ctx context.Context, r *run, _ *value.Dict, a args) (any, error) {
-	in, err := a.bind(append(slices.Clone(httpArgs), "namespace")...)
+	in, err := a.bind(httpJSONArgs...)
 	if err != nil {
 		return nil, err
 	}
@@ -47,7 +47,10 @@ func httpYAML(ctx context.Context, r *run, _ *value.Dict, a args) (any, error) {
 
 // httpArgs are the parameters of both sources; http_json has one more, the last
 // one as in Salt.
-var httpArgs = []string{"url", "with_grains", "header_dict", "auth", "username", "password"}
+var (
+	httpArgs     = []string{"url", "with_grains", "header_dict", "auth", "username", "password"}
+	httpJSONArgs = append(slices.Clone(httpArgs), "namespace")
+)
 
 // maxAnswer bounds the answer of a web server in bytes.
 const maxAnswer = 32 << 20

@@ -9,9 +9,11 @@ import (
 
 func init() { externals.Register("nodegroups", nodegroups) }
 
+var nodegroupArgs = []string{"pillar_name"}
+
 // nodegroups lists the nodegroups of the minion.
 func nodegroups(_ context.Context, r *run, _ *value.Dict, a args) (any, error) {
-	in, err := a.bind("pillar_name")
+	in, err := a.bind(nodegroupArgs...)
 	if err != nil {
 		return nil, err
 	}

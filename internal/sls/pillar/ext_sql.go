@@ -43,12 +43,18 @@ func (d *databases) open(name string, open func() (*remote.SQL, error)) (*remote
 // those for TLS; see package remote.
 var dbNames = remote.Names{Password: "pass", Database: "db", Host: "localhost", User: "salt", Pass: "salt", DB: "salt"}
 
+func openMySQL(c *Config) (*remote.SQL, error) {
+	return remote.MySQL(remote.Options(c.Opts).Under("mysql"), dbNames, dbTimeout)
+}
+
+func openPostgres(c *Config) (*remote.SQL, error) {
+	return remote.Postgres(remote.Options(c.Opts).Under("postgres"), dbNames, dbTimeout)
+}
+
 func init() { externals.Register("mysql", mySQL) }
 
 func mySQL(ctx context.Context, r *run, _ *value.Dict, a args) (any, error) {
-	db, err := r.dbs.open("mysql", func() (*remote.SQL, error) {
-		return remote.MySQL(remote.Options(r.c.Opts).Under("mysql"), dbNames, dbTimeout)
-	})
+	db, err := r.dbs.open("mysql", func() (*remote.SQL, error) { return openMySQL(&r.c) })
 	if err != nil {
 		return nil, err
 	}
@@ -58,9 +64,7 @@ func mySQL(ctx context.Context, r *run, _ *value.Dict, a args) (any, error) {
 func init() { externals.Register("postgres", postgres) }
 
 func postgres(ctx context.Context, r *run, _ *value.Dict, a args) (any, error) {
-	db, err := r.dbs.open("postgres", func() (*remote.SQL, error) {
-		return remote.Postgres(remote.Options(r.c.Opts).Under("postgres"), dbNames, dbTimeout)
-	})
+	db, err := r.dbs.open("postgres", func() (*remote.SQL, error) { return openPostgres(&r.c) })
 	if err != nil {
 		return nil, err
 	}

@@ -24,8 +24,21 @@ func init() { externals.Register("sqlite3", sqlite) }
 // a library would add megabytes to a binary that reads no database on nearly
 // every machine, and the program is in every distribution.
 func sqlite(ctx context.Context, r *run, _ *value.Dict, a args) (any, error) {
-	o, _ := r.c.Opts.At("sqlite3").(*value.Dict)
-	path, wait := "/var/lib/salt/pillar.db", 5*time.Second
+	path, wait := sqliteFile(&r.c)
+	if !filepath.IsAbs(path) {
+		return nil, notAbsolute(path)
+	}
+	return queries(func(text string) ([]string, [][]any, error) { return askSQLite(ctx, path, wait, text, r.q.ID) }, a)
+}
+
+func notAbsolute(path string) error {
+	return salt.Errorf(salt.Invalid, "sqlite3: database must be an absolute path, not %q", path)
+}
+
+// sqliteFile returns the file of the database, and how long to wait for it.
+func sqliteFile(c *Config) (path string, wait time.Duration) {
+	o, _ := c.Opts.At("sqlite3").(*value.Dict)
+	path, wait = "/var/lib/salt/pillar.db", 5*time.Second
 	if p := o.Str("database"); p != "" { // Salt uses timeout only if database is set
 		path = p
 		switch t := o.At("timeout").(type) {
@@ -35,10 +48,7 @@ func sqlite(ctx context.Context, r *run, _ *value.Dict, a args) (any, error) {
 			wait = time.Duration(t * float64(time.Second))
 		}
 	}
-	if !filepath.IsAbs(path) {
-		return nil, salt.Errorf(salt.Invalid, "sqlite3: database must be an absolute path, not %q", path)
-	}
-	return queries(func(text string) ([]string, [][]any, error) { return askSQLite(ctx, path, wait, text, r.q.ID) }, a)
+	return path, wait
 }
 
 // maxSQLite bounds the output of a query, in bytes.

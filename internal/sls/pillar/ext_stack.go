@@ -47,13 +47,17 @@ func stack(ctx context.Context, r *run, pillar *value.Dict, a args) (any, error)
 	return out, nil
 }
 
+func unknownTraverse(where string) error {
+	return salt.Errorf(salt.Invalid, "Unknown traverse option \"%s\", should be one of pillar, grains, opts", where)
+}
+
 // stackFiles reads an argument such as grains:role: {web: FILE, db: [FILE…]}.
 func (r *run) stackFiles(pillar *value.Dict, key string, v any, env string) ([]string, error) {
 	where, path, _ := strings.Cut(key, ":")
 	trees := map[string]*value.Dict{"pillar": pillar, "grains": r.q.Grains, "opts": r.opts}
 	tree, ok := trees[where]
 	if !ok {
-		return nil, salt.Errorf(salt.Invalid, "Unknown traverse option \"%s\", should be one of pillar, grains, opts", where)
+		return nil, unknownTraverse(where)
 	}
 	choices, _ := v.(*value.Dict)
 	found, ok := value.Traverse(tree, path, ":")

@@ -139,9 +139,11 @@ func (r *run) ext(ctx context.Context, pillar *value.Dict) *value.Dict {
 
 func init() { externals.Register("extra_minion_data_in_pillar", extraMinionData) }
 
+var extraArgs = []string{"include"}
+
 // extraMinionData adds the options that the minion sent to the pillar.
 func extraMinionData(_ context.Context, r *run, _ *value.Dict, a args) (any, error) {
-	in, err := a.bind("include")
+	in, err := a.bind(extraArgs...)
 	if err != nil {
 		return nil, err
 	}

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"brine/internal/base/salt"
 	"brine/internal/base/target"
 	"brine/internal/net/event"
 	"brine/internal/py/json"
@@ -73,6 +74,10 @@ func NewEventReturners(o EventReturnOptions, sinks Config, bus *event.Bus, log *
 			continue
 		case "rawfile_json":
 			k.to = rawFile(o.RawFile)
+			if fi, err := os.Stat(o.RawFile); err == nil && fi.IsDir() {
+				log.Error("event_return cannot store events; retrying", "event_return", name,
+					"err", salt.Errorf(salt.Invalid, "rawfile_json.filename: %s is a directory", o.RawFile))
+			}
 		case "local":
 			k.to = logFile{log}
 		default:

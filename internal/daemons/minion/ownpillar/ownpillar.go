@@ -44,6 +44,7 @@ type Config struct {
 type Pillar struct {
 	cfg      Config
 	compiler *pillar.Compiler
+	git      *gitpillar.Source
 
 	mu   sync.Mutex
 	kept *value.Dict
@@ -51,7 +52,7 @@ type Pillar struct {
 
 // New returns a pillar that is not compiled yet.
 func New(cfg Config) *Pillar {
-	p := &Pillar{cfg: cfg}
+	p := &Pillar{cfg: cfg, git: gitpillar.New(cfg.Git, gitpillar.Config{CacheDir: cfg.CacheDir, HashType: cfg.HashType, Alone: true, Log: cfg.Log})}
 	o := cfg.Opts
 	groups := target.Nodegroups{}
 	for k, v := range o.Dict("nodegroups").All() {
@@ -60,8 +61,7 @@ func New(cfg Config) *Pillar {
 	p.compiler = pillar.New(pillar.Config{
 		Options: cfg.Pillar, Top: cfg.Top, Renderer: cfg.Renderer, Default: o.Str("renderer"),
 		Whitelist: value.ListTexts(o.At("renderer_whitelist")), Blacklist: value.ListTexts(o.At("renderer_blacklist")),
-		Git:  gitpillar.New(cfg.Git, gitpillar.Config{CacheDir: cfg.CacheDir, HashType: cfg.HashType, Alone: true, Log: cfg.Log}),
-		Opts: o, Nodegroups: groups, Funcs: cfg.Funcs, Python: cfg.Python, CacheDir: cfg.CacheDir, Version: o.Str("saltversion"), Log: cfg.Log,
+		Git: p.git, Opts: o, Nodegroups: groups, Funcs: cfg.Funcs, Python: cfg.Python, CacheDir: cfg.CacheDir, Version: o.Str("saltversion"), Log: cfg.Log,
 		Call: func() *fn.Call {
 			c := cfg.Call()
 			c.Pillar = fn.Tree{Dict: value.NewDict(0)} // there is none yet: this call compiles it
@@ -69,6 +69,16 @@ func New(cfg Config) *Pillar {
 		},
 	})
 	return p
+}
+
+// Check logs sources of ext_pillar that are misconfigured.
+func (p *Pillar) Check() {
+	pillar.LogMisconfigured(p.compiler, p.cfg.Log)
+	for _, entry := range pillar.Entries(p.cfg.Pillar, "git") {
+		if _, err := p.git.Add(entry); err != nil && p.cfg.Git.Verify {
+			pillar.LogGit(err, p.cfg.Log)
+		}
+	}
 }
 
 // Compile compiles a pillar.
