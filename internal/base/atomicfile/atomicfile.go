@@ -12,6 +12,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"syscall"
 )
 
 // TempPrefix starts the names of temporary files. They are dot files, which
@@ -75,7 +76,9 @@ func write(path string, data []byte, mode fs.FileMode, durable bool, place func(
 		return fmt.Errorf("cannot write %s: %w", path, Cause(err))
 	}
 	if durable {
-		SyncDir(filepath.Dir(path))
+		if err := SyncDir(filepath.Dir(path)); err != nil {
+			return fmt.Errorf("cannot write %s: %w", path, err)
+		}
 	}
 	return nil
 }
@@ -113,8 +116,7 @@ func MkdirAll(path string, mode fs.FileMode) error {
 		err = os.Mkdir(path, mode)
 	}
 	if err == nil {
-		SyncDir(filepath.Dir(path))
-		return nil
+		return SyncDir(filepath.Dir(path))
 	}
 	// Another process may have created it, or it is a link to a directory.
 	if info, e := os.Stat(path); e == nil && info.IsDir() {
@@ -123,13 +125,25 @@ func MkdirAll(path string, mode fs.FileMode) error {
 	return err
 }
 
+// flushDir is replaced by tests, to simulate a failing disk.
+var flushDir = (*os.File).Sync
+
 // SyncDir makes the names in a directory durable if the file system supports
-// it.
-func SyncDir(dir string) {
-	if d, err := os.Open(dir); err == nil {
-		d.Sync() // not supported by some file systems; the rename itself succeeded
-		d.Close()
+// it. An error means that the disk may not have them: what was done is visible,
+// but must not be reported as stored.
+func SyncDir(dir string) error {
+	d, err := os.Open(dir)
+	if err != nil {
+		return nil // a directory that cannot be read; it cannot be flushed
 	}
+	defer d.Close()
+	err = flushDir(d)
+	for _, failure := range []error{syscall.EIO, syscall.ENOSPC, syscall.EDQUOT} {
+		if errors.Is(err, failure) {
+			return fmt.Errorf("cannot flush the directory %s: %w", dir, Cause(err))
+		}
+	}
+	return nil // others mean that the file system does not support it
 }
 
 // Cause removes the names of the system call and of the temporary file from an error,

@@ -2,6 +2,7 @@ package atomicfile
 
 import (
 	"errors"
+	"fmt"
 	"io"
 	"io/fs"
 	"os"
@@ -10,6 +11,7 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"testing"
 	"time"
 )
@@ -216,6 +218,37 @@ func TestSyncAllReportsEach(t *testing.T) {
 	for i, err := range SyncAll(files) {
 		if (err != nil) != (i == 7) {
 			t.Errorf("file %d: %v", i, err)
+		}
+	}
+}
+
+// TestUnflushedDirectory: a file whose name the disk refuses to flush is not reported as written. File systems
+// that cannot flush directories are no error.
+func TestUnflushedDirectory(t *testing.T) {
+	usual := flushDir
+	t.Cleanup(func() { flushDir = usual })
+	dir := t.TempDir()
+	for i, test := range []struct {
+		err  error
+		fine bool
+	}{{syscall.EIO, false}, {syscall.ENOSPC, false}, {syscall.EINVAL, true}, {syscall.ENOTSUP, true}, {nil, true}} {
+		flushDir = func(f *os.File) error {
+			if test.err == nil {
+				return nil
+			}
+			return &fs.PathError{Op: "sync", Path: f.Name(), Err: test.err}
+		}
+		path := filepath.Join(dir, fmt.Sprint("f", i))
+		errs := map[string]error{
+			"Create": Create(path, nil, 0o600), "Write": Write(path, nil, 0o600, true), "MkdirAll": MkdirAll(path+"d", 0o700),
+		}
+		for what, err := range errs {
+			if (err == nil) != test.fine || !test.fine && !errors.Is(err, test.err) {
+				t.Errorf("%s while the flush returns %v: %v", what, test.err, err)
+			}
+		}
+		if err := Write(path, nil, 0o600, false); err != nil {
+			t.Errorf("without a flush: %v", err)
 		}
 	}
 }

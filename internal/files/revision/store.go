@@ -302,8 +302,7 @@ func (s *Store) build(id string, list []byte, trees []Listed) error {
 	if err := os.Rename(work, s.tree(id)); err != nil { // rename: a directory, flushed above
 		return err
 	}
-	atomicfile.SyncDir(filepath.Join(s.dir, treesDir))
-	return nil
+	return atomicfile.SyncDir(filepath.Join(s.dir, treesDir))
 }
 
 // Want is a requested part of a content, from Offset on. The content of a revision's id is its list.

@@ -1,6 +1,7 @@
 package replica
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -161,8 +162,7 @@ func writeFile(path string, content []byte, mode fs.FileMode) error {
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
-	atomicfile.SyncDir(filepath.Dir(path))
-	return err
+	return cmp.Or(err, atomicfile.SyncDir(filepath.Dir(path)))
 }
 
 // Nested are the files in the subdirectories of a directory, named DIR/FILE. Writers must call Touch because there may be too many files

@@ -1,6 +1,7 @@
 package job
 
 import (
+	"cmp"
 	"crypto/md5"
 	"crypto/sha1"
 	"crypto/sha256"
@@ -121,15 +122,14 @@ func (c *LocalCache) writeFiles(jid string, files []localFile, durable bool) err
 	// The file jid is written last, since a directory without it looks incomplete to cleaners.
 	err := atomicfile.Write(filepath.Join(dir, "jid"), []byte(jid), fileMode, durable)
 	if err == nil && durable {
-		c.syncNames(dir)
+		err = c.syncNames(dir)
 	}
 	return err
 }
 
 // syncNames makes the names of a job's directory and of its parent durable, whichever process made them.
-func (c *LocalCache) syncNames(dir string) {
-	atomicfile.SyncDir(filepath.Dir(dir))
-	atomicfile.SyncDir(c.dir)
+func (c *LocalCache) syncNames(dir string) error {
+	return cmp.Or(atomicfile.SyncDir(filepath.Dir(dir)), atomicfile.SyncDir(c.dir))
 }
 
 func writeEach(dir string, files []localFile, durable bool) error {
@@ -284,8 +284,7 @@ func (c *LocalCache) put(w *Whole) error {
 		err = add(".load.p", w.Load)
 	}
 	if err == nil {
-		atomicfile.SyncDir(dir)
-		c.syncNames(dir)
+		err = cmp.Or(atomicfile.SyncDir(dir), c.syncNames(dir))
 	}
 	return err
 }
@@ -337,6 +336,14 @@ func readReturn(dir string) *value.Dict {
 const maxFile = 100 << 20
 
 func readFile(path string) (any, error) {
+	b, err := readBytes(path)
+	if err != nil {
+		return nil, err
+	}
+	return msgpack.UnmarshalTyped(b)
+}
+
+func readBytes(path string) ([]byte, error) {
 	info, err := os.Stat(path)
 	if err != nil {
 		return nil, err
@@ -344,11 +351,7 @@ func readFile(path string) (any, error) {
 	if !info.Mode().IsRegular() || info.Size() > maxFile {
 		return nil, salt.Errorf(salt.Invalid, "%s is not a file or too large", path)
 	}
-	b, err := os.ReadFile(path)
-	if err != nil {
-		return nil, err
-	}
-	return msgpack.UnmarshalTyped(b)
+	return os.ReadFile(path)
 }
 
 // Jobs calls fn with the loads and minions of all jobs, in no order, until it returns false. Unreadable jobs

@@ -77,6 +77,8 @@ type Journal struct {
 
 	flush  sync.Mutex // serializes flushes; locked before mu
 	synced int64      // bytes that are on disk; guarded by flush
+	// unnamed means that the directory was not flushed since the file was replaced; guarded by flush.
+	unnamed bool
 }
 
 // Open opens the journal at path, creating it if necessary, and calls replay for each record. cut is the
@@ -117,7 +119,9 @@ func (j *Journal) load(replay func(Record) error) (cut int64, err error) {
 		}
 		_, err := j.f.WriteAt([]byte(magic), 0)
 		j.size = int64(len(magic))
-		atomicfile.SyncDir(filepath.Dir(j.path)) // Sync flushes the file, not its name
+		if err == nil {
+			err = atomicfile.SyncDir(filepath.Dir(j.path)) // Sync flushes the file, not its name
+		}
 		return 0, err
 	}
 	good, torn, err := scan(j.f, replay)
@@ -291,8 +295,8 @@ func (j *Journal) Sync() error {
 	j.mu.Unlock()
 	j.flush.Lock()
 	defer j.flush.Unlock()
-	if j.synced >= want {
-		return nil // included in a concurrent flush
+	if err := j.flushName(); err != nil || j.synced >= want {
+		return err // the records are included in a concurrent flush
 	}
 	j.mu.Lock()
 	f, has := j.f, j.size
@@ -305,6 +309,16 @@ func (j *Journal) Sync() error {
 	}
 	j.synced = has
 	return nil
+}
+
+// flushName flushes the name of the file if that has not succeeded since it was replaced; j.flush is held.
+func (j *Journal) flushName() error {
+	if !j.unnamed {
+		return nil
+	}
+	err := atomicfile.SyncDir(filepath.Dir(j.path))
+	j.unnamed = err != nil
+	return err
 }
 
 // Read returns the payload of a record.
@@ -383,9 +397,9 @@ func (j *Journal) Rewrite(fill func(emit func(kind byte, payload []byte) (Positi
 		os.Remove(temp)
 		return atomicfile.Cause(err)
 	}
-	atomicfile.SyncDir(filepath.Dir(j.path))
 	j.f.Close()
-	j.f, j.size, j.synced, j.reserved = f, size, size, reserved
+	j.f, j.size, j.synced, j.reserved, j.unnamed = f, size, size, reserved, true
+	_ = j.flushName() // otherwise Sync does it, and reports the error
 	return nil
 }
 

@@ -20,6 +20,7 @@ package keystore
 
 import (
 	"bytes"
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -149,8 +150,8 @@ func makeDir(path string, mode fs.FileMode) error {
 	}
 	switch {
 	case err == nil:
-		err = os.Chmod(path, mode) // independent of the umask
-		atomicfile.SyncDir(filepath.Dir(path))
+		// The mode is independent of the umask.
+		err = cmp.Or(os.Chmod(path, mode), atomicfile.SyncDir(filepath.Dir(path)))
 	case errors.Is(err, fs.ErrExist):
 		info, statErr := os.Stat(path)
 		if err = statErr; err == nil && !info.IsDir() {
@@ -414,7 +415,7 @@ func (s *Store) parseAccepted(id, path string) (*Key, error) {
 func (s *Store) Put(st State, id, pub string) error {
 	return s.write(st, id, pub, func(path string, b []byte) error {
 		if old, _, err := readFile(path, maxKeyFile); err == nil && bytes.Equal(old, b) {
-			return nil
+			return atomicfile.SyncDir(filepath.Dir(path)) // the flush of its writer may have failed
 		}
 		s.announce(None, st, id, pub)
 		return atomicfile.Write(path, b, 0o644, true)
@@ -483,9 +484,7 @@ func (s *Store) Move(id string, from, to State) error {
 	if err != nil {
 		return s.failed("move", from, id, fmt.Errorf("to %s: %w", dst, atomicfile.Cause(err)))
 	}
-	atomicfile.SyncDir(filepath.Dir(dst))
-	atomicfile.SyncDir(filepath.Dir(src))
-	return nil
+	return s.failed("move", from, id, cmp.Or(atomicfile.SyncDir(filepath.Dir(dst)), atomicfile.SyncDir(filepath.Dir(src))))
 }
 
 // Delete removes the key of an id from a state. The error is of kind NotFound
@@ -512,8 +511,7 @@ func (s *Store) Delete(st State, id string) error {
 	if err != nil {
 		return s.failed("delete", st, id, atomicfile.Cause(err))
 	}
-	atomicfile.SyncDir(filepath.Dir(path))
-	return nil
+	return s.failed("delete", st, id, atomicfile.SyncDir(filepath.Dir(path)))
 }
 
 // forget drops the caches of an id and of the listing.
