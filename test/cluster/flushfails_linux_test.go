@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"strconv"
 	"strings"
 	"syscall"
@@ -19,9 +20,15 @@ import (
 // store flushes data, and then the page that makes the change current.
 func failFlushes(t *testing.T, n *node) (end func()) {
 	t.Helper()
+	return inject(t, n, "fdatasync", "error=EIO:when=2+2")
+}
+
+// inject makes a system call of a daemon fail, as strace's option inject says, until end is called.
+func inject(t *testing.T, n *node, call, how string) (end func()) {
+	t.Helper()
 	strace := tools.Need(t, "strace", "strace")
 	trace := n.Path("strace")
-	c := exec.Command(strace, "-f", "-p", strconv.Itoa(n.PID()), "-o", trace, "-e", "trace=fdatasync", "-e", "inject=fdatasync:error=EIO:when=2+2")
+	c := exec.Command(strace, "-f", "-p", strconv.Itoa(n.PID()), "-o", trace, "-e", "trace="+call, "-e", "inject="+call+":"+how)
 	var errs strings.Builder
 	c.Stderr = &errs
 	if err := c.Start(); err != nil {
@@ -125,4 +132,54 @@ func TestRefusedJobs(t *testing.T) {
 	}
 	check("after a restart")
 	t.Logf("refused %d, accepted %d", len(refused), len(accepted))
+}
+
+// TestUnflushedReturn: while the disk of a directory that masters share refuses to flush, a return is not confirmed. It stays visible, and
+// the system believes that it is on disk. When the minion repeats it, each master writes a new file before it confirms.
+func TestUnflushedReturn(t *testing.T) {
+	t.Parallel()
+	f := newFleet(t, "auto_accept: true\n", brine, brine).start()
+	one := f.masters[0]
+	w := f.minion(brine, "w", one.Host, "return_retry_timer: 1\nreturn_retry_timer_max: 1\n")
+	eventually.Nil(t, soon, "the minion answers", func() error { return one.PingOnly(brine, "w") })
+	out, errs, _ := one.Run(brine, "salt", "--async", "w", "cmd.run", "while [ ! -e "+w.Path("go")+" ]; do sleep 0.1; done; echo done")
+	jid := jidIn(out)
+	if jid == "" {
+		t.Fatal(out, errs)
+	}
+	end := inject(t, one, "fsync", "error=EIO")
+	w.Write("go", "")
+	var unflushed os.FileInfo
+	var path string
+	eventually.Nil(t, soon, "the master cannot store the return", func() error {
+		found, err := filepath.Glob(filepath.Join(f.shared, "cache/jobs/*/*/w/return.p"))
+		if err != nil {
+			return err
+		}
+		for _, p := range found {
+			if b, _ := os.ReadFile(filepath.Join(filepath.Dir(filepath.Dir(p)), "jid")); string(b) == jid {
+				path = p
+			}
+		}
+		if unflushed, err = os.Stat(path); err != nil {
+			return err
+		}
+		if !strings.Contains(one.Log(), "cannot store the return of w for job "+jid) {
+			return errors.New("it does not say so")
+		}
+		return nil
+	})
+	end()
+	eventually.Nil(t, soon, "the return is in a new file", func() error {
+		now, err := os.Stat(path)
+		if err == nil && os.SameFile(unflushed, now) {
+			err = errors.New("it is in the file that was not flushed")
+		}
+		return err
+	})
+	for _, m := range f.masters {
+		if out, errs, _ := m.Run(brine, "salt-run", "--out=json", "jobs.lookup_jid", jid); !strings.Contains(out, "done") {
+			t.Errorf("%s does not have the return: %s%s", m.Name, out, errs)
+		}
+	}
 }

@@ -2,6 +2,7 @@ package job
 
 import (
 	"bytes"
+	"cmp"
 	"crypto/rand"
 	"crypto/sha256"
 	"encoding/hex"
@@ -210,8 +211,7 @@ func (s *Shared) store(r sharedReturn) (dup bool, err error) {
 		return false, err
 	}
 	if dup, err = s.storeIn(own, r); err == nil {
-		atomicfile.SyncDir(own)
-		atomicfile.SyncDir(dir)
+		err = cmp.Or(atomicfile.SyncDir(own), atomicfile.SyncDir(dir))
 	}
 	return dup, err
 }
@@ -231,9 +231,13 @@ func (s *Shared) storeIn(own string, r sharedReturn) (dup bool, err error) {
 		return false, err
 	}
 	// A stock master writes in place, and may have died while writing.
-	if there, err := readFile(path); err == nil && there != nil {
-		r.differs = !sameResult(there, r.raw)
-		return true, syncFile(path) // its writer may not have synced it yet
+	if b, err := readBytes(path); err == nil {
+		if there, err := msgpack.UnmarshalTyped(b); err == nil && there != nil {
+			r.differs = !sameResult(there, r.raw)
+			// The flush of its writer may not have been tried yet, or have failed. After a failed one the system
+			// takes the file for flushed, although it is not on disk: only a new file can be trusted.
+			return true, atomicfile.Write(path, b, fileMode, true)
+		}
 	}
 	return false, atomicfile.Write(path, r.ret, fileMode, true)
 }
@@ -268,15 +272,6 @@ func createDurably(path string, b []byte) error {
 		os.Remove(temp)
 	}
 	return err
-}
-
-func syncFile(path string) error {
-	f, err := os.Open(path)
-	if err != nil {
-		return err
-	}
-	defer f.Close()
-	return f.Sync()
 }
 
 // Load is like Store.Load.
