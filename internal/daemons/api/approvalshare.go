@@ -128,12 +128,17 @@ func (a *approvals) report(token string, p *approval) {
 }
 
 // claim records a decision on a job that waits here at the master (fun is approvalsApprove or approvalsReject), unless another one was made at
-// another server meanwhile. An older master, or one without the job, knows of no decisions.
+// another server meanwhile. A decision that cannot be recorded is refused. An older master, or one without the job, knows of no decisions.
 func (a *approvals) claim(c *call, p *approval, fun string) error {
 	within, cancel := context.WithTimeout(c.r.Context(), shareLimit)
 	defer cancel()
 	_, err := a.master.Look(within, c.of.Token, fun, value.DictOf("id", p.id))
-	if salt.KindOf(err) != salt.Invalid {
+	status := http.StatusConflict
+	switch salt.KindOf(err) {
+	case salt.Invalid:
+	case salt.Unavailable: // the decision may be recorded or not: watch shows it
+		status = http.StatusServiceUnavailable
+	default:
 		return nil
 	}
 	a.mu.Lock()
@@ -144,7 +149,7 @@ func (a *approvals) claim(c *call, p *approval, fun string) error {
 		a.watching = true
 		go a.watch(context.WithoutCancel(c.r.Context()), c)
 	}
-	return &failure{http.StatusConflict, err.Error()}
+	return &failure{status, err.Error()}
 }
 
 // errNone is the failure of a decision on a job that does not wait here.
@@ -160,6 +165,9 @@ func (a *approvals) decideElsewhere(c *call, fun string, none error) (any, error
 	out, err := a.master.Look(c.r.Context(), c.of.Token, fun, value.DictOf("id", c.part()))
 	if err != nil && salt.KindOf(err) == salt.Invalid {
 		return nil, &failure{http.StatusConflict, err.Error()}
+	}
+	if err != nil && salt.KindOf(err) == salt.Unavailable {
+		return nil, &failure{http.StatusServiceUnavailable, err.Error()}
 	}
 	if err != nil { // also an older master, which does not know these functions
 		return nil, none

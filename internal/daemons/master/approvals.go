@@ -9,11 +9,13 @@ import (
 	"sync"
 	"time"
 
+	"brine/internal/base/ratelimit"
 	"brine/internal/base/salt"
 	"brine/internal/ha/cluster"
 	"brine/internal/net/wire"
 	pyjson "brine/internal/py/json"
 	"brine/internal/py/value"
+	"brine/internal/store/consoledb"
 	"brine/internal/store/shared"
 )
 
@@ -28,6 +30,8 @@ type approvals struct {
 	want func()
 	// ask asks another master to decide; nil without a cluster and hot masters.
 	ask func(master string, in wire.ApprovalDecision) (*value.Dict, error)
+	// table has the jobs of all masters with this console_store; nil without one.
+	table *approvalTable
 
 	mu sync.Mutex // held while a record is read and changed
 	// had is since when this master knows of a record. A clock that is wrong for a moment removes none.
@@ -77,6 +81,8 @@ type approvalRecord struct {
 	By      string `json:"by,omitempty"`
 	JID     string `json:"jid,omitempty"`
 	Problem string `json:"problem,omitempty"`
+	// Shared says that the console_store may have the job: a decision counts only if it is recorded there.
+	Shared bool `json:"shared,omitempty"`
 }
 
 // answer answers a console: fun is the function after the prefix approvalsModule.
@@ -305,37 +311,81 @@ func (a *approvals) list(who *caller) (*value.Dict, error) {
 		}
 		rows.Append(d.show(who.name, r.Owner, r.Name))
 	}
+	for _, f := range a.table.others(all) {
+		if a.mayDecide(who, f) {
+			if f.d.State == approvalWaiting && !a.waits(f.d) {
+				f.d.State = "expired"
+			}
+			rows.Append(f.d.show(who.name, f.owner, f.id))
+		}
+	}
 	return value.DictOf("approvals", rows), nil
 }
 
-// decide approves a job of another user, or rejects it. The master whose salt-api has the job decides, if it can be reached: of an approval
-// and a rejection at the same time one is refused, and a job that has started is not rejected.
+// asked is a job that a user asked for.
+type asked struct {
+	id, owner string
+	d         *approvalRecord
+	// elsewhere says that only the console_store has the job. minions are its minions, as its home knows them.
+	elsewhere bool
+	minions   []string
+}
+
+// decide approves a job of another user, or rejects it. If the console_store has the job, the decision counts that is first there. Otherwise the
+// master whose salt-api has the job decides, if it can be reached. Of an approval and a rejection at the same time one is refused, and a job that
+// has started is not rejected.
 func (a *approvals) decide(who *caller, id, state string) (*value.Dict, error) {
 	a.mu.Lock()
-	owner, d, err := a.decidable(who, id, state)
+	f, err := a.decidable(who, id, state)
 	a.mu.Unlock()
 	if err != nil {
 		return nil, err
 	}
-	if a.ask != nil && d.Home != "" && d.Home != a.store.By() {
-		answer, err := a.ask(d.Home, wire.ApprovalDecision{ID: id, State: state, By: who.name})
+	if a.inTable(f) {
+		return a.decideInTable(who.name, f, state)
+	}
+	if a.ask != nil && f.d.Home != "" && f.d.Home != a.store.By() {
+		answer, err := a.ask(f.d.Home, wire.ApprovalDecision{ID: id, State: state, By: who.name})
 		var in wire.ApprovalDecided
 		wire.View(answer, &in)
 		if err == nil && in.Refused != "" {
 			return nil, salt.Errorf(salt.Invalid, "%.200s", in.Refused)
 		}
 		if err == nil && in.Known { // the record comes from there, too
-			d.State, d.By = state, who.name
-			return d.show(who.name, owner, id), a.note(owner, id, d)
+			f.d.State, f.d.By = state, who.name
+			return f.d.show(who.name, f.owner, id), a.note(f.owner, id, f.d)
 		}
 	}
 	a.mu.Lock()
-	defer a.mu.Unlock()
-	if owner, d, err = a.decidable(who, id, state); err != nil {
+	if f, err = a.decidable(who, id, state); err == nil && !a.inTable(f) {
+		defer a.mu.Unlock()
+		f.d.State, f.d.By = state, who.name
+		return a.put(who.name, f.owner, id, f.d)
+	}
+	a.mu.Unlock()
+	if err != nil {
 		return nil, err
 	}
-	d.State, d.By = state, who.name
-	return a.put(who.name, owner, id, d)
+	return a.decideInTable(who.name, f, state)
+}
+
+// mayDecide reports whether a user may see a job, and decide on it: its own, and those that it may start.
+func (a *approvals) mayDecide(who *caller, f *asked) bool {
+	o, _ := f.d.orderOf()
+	switch {
+	case o == nil:
+		return false
+	case f.owner == who.name:
+		return true
+	case !f.elsewhere:
+		return a.access.mayPublish(who, o)
+	}
+	return a.access.mayPublishTo(who, o, func() ([]string, error) {
+		if len(f.minions) == 0 {
+			return nil, salt.Errorf(salt.NotFound, "the minions of the job are unknown")
+		}
+		return f.minions, nil
+	})
 }
 
 // note records a decision of another master, unless a later state has come from there meanwhile.
@@ -351,24 +401,24 @@ func (a *approvals) note(owner, id string, d *approvalRecord) error {
 }
 
 // decidable returns a job on which a user may decide.
-func (a *approvals) decidable(who *caller, id, state string) (owner string, d *approvalRecord, err error) {
-	owner, d, err = a.find(id)
+func (a *approvals) decidable(who *caller, id, state string) (*asked, error) {
+	owner, d, err := a.find(id)
 	if err != nil {
-		return "", nil, err
+		return nil, err
 	}
-	var o *order
-	if d != nil {
-		o, _ = d.orderOf()
+	f := &asked{id: id, owner: owner, d: d}
+	if d == nil {
+		f = a.table.find(id)
 	}
 	switch {
-	case o == nil || owner != who.name && !a.access.mayPublish(who, o):
-		return "", nil, salt.Errorf(salt.NotFound, "there is no such job, or you may not run its function on its minions")
-	case !a.waits(d):
-		return "", nil, salt.Errorf(salt.Invalid, "this job no longer waits: it is %s", d.State)
-	case state == approvalGranted && owner == who.name:
-		return "", nil, salt.Errorf(salt.Invalid, "a user cannot approve its own job")
+	case f == nil || !a.mayDecide(who, f):
+		return nil, salt.Errorf(salt.NotFound, "there is no such job, or you may not run its function on its minions")
+	case !a.waits(f.d):
+		return nil, salt.Errorf(salt.Invalid, "this job no longer waits: it is %.20s", f.d.State)
+	case state == approvalGranted && f.owner == who.name:
+		return nil, salt.Errorf(salt.Invalid, "a user cannot approve its own job")
 	}
-	return owner, d, nil
+	return f, nil
 }
 
 // askApproval is the query with which a master asks another one to decide, askApprovalTime how long it waits.
@@ -391,8 +441,17 @@ func (a *approvals) decideHere(arg *value.Dict) *value.Dict {
 	var in wire.ApprovalDecision
 	wire.View(arg, &in)
 	a.mu.Lock()
-	defer a.mu.Unlock()
 	owner, d, err := a.find(in.ID)
+	known := err == nil && d != nil && d.Home == a.store.By() && a.waits(d) && (in.State == approvalGranted || in.State == approvalRejected)
+	if f := (&asked{id: in.ID, owner: owner, d: d}); known && a.inTable(f) {
+		a.mu.Unlock()
+		refused := ""
+		if _, err := a.decideInTable(cut(in.By), f, in.State); err != nil {
+			refused = err.Error()
+		}
+		return wire.Encode(wire.ApprovalDecided{Known: true, Refused: refused})
+	}
+	defer a.mu.Unlock()
 	switch {
 	case err != nil || d == nil || d.Home != a.store.By() || in.State != approvalGranted && in.State != approvalRejected:
 		return wire.Encode(wire.ApprovalDecided{})
@@ -481,4 +540,126 @@ func (a *approvals) same(asked, o *order, batch bool) bool {
 		}
 	}
 	return true
+}
+
+// approvalTable has the jobs that wait for a second user at all masters with one console_store. A job starts at its home alone, the master that was
+// asked for it, and the first decision that the server records counts. While the server is unreachable, only jobs can be decided that it
+// never had. A nil *approvalTable has none.
+type approvalTable struct {
+	db      *consoledb.Store
+	timeout time.Duration
+	log     *ratelimit.Log
+
+	mu       sync.Mutex
+	versions map[string]int64 // of the rows
+	rows     map[string]consoledb.Approval
+}
+
+// approvalTableTime bounds a decision in the table.
+const approvalTableTime = 5 * time.Second
+
+// inTable reports whether the decision on a job counts only if the console_store has it.
+func (a *approvals) inTable(f *asked) bool { return a.table != nil && (f.elsewhere || f.d.Shared) }
+
+// find returns a job of another master; nil if there is none.
+func (t *approvalTable) find(id string) *asked {
+	if t == nil {
+		return nil
+	}
+	t.mu.Lock()
+	row, ok := t.rows[id]
+	t.mu.Unlock()
+	if !ok {
+		return nil
+	}
+	return readAsked(row)
+}
+
+// readAsked reads a row. The row is not trusted to be well formed.
+func readAsked(row consoledb.Approval) *asked {
+	f := &asked{id: row.ID, owner: row.Owner, elsewhere: true, d: &approvalRecord{}}
+	if !approvalID(row.ID) || row.Owner == "" || json.Unmarshal([]byte(row.Record), f.d) != nil {
+		return nil
+	}
+	if _, ok := approvalRanks[row.State]; !ok || f.d.Home != row.Home {
+		return nil
+	}
+	f.d.State = row.State
+	if row.By != "" {
+		f.d.By = cut(row.By)
+	}
+	f.d.Reason, f.d.From, f.d.JID, f.d.Problem = cut(f.d.Reason), cut(f.d.From), cut(f.d.JID), cut(f.d.Problem)
+	if row.Minions != "" && json.Unmarshal([]byte(row.Minions), &f.minions) != nil {
+		f.minions = nil
+	}
+	return f
+}
+
+// others returns the jobs that are not among the records of this master.
+func (t *approvalTable) others(own []shared.Record) (out []*asked) {
+	if t == nil {
+		return nil
+	}
+	here := map[string]bool{}
+	for _, r := range own {
+		if r.Kind == kindApproval {
+			here[r.Name] = true
+		}
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for id, row := range t.rows {
+		if here[id] {
+			continue
+		}
+		if f := readAsked(row); f != nil {
+			out = append(out, f)
+		}
+	}
+	return out
+}
+
+// row returns the row of a job at its home, without its minions.
+func (f *asked) row() (consoledb.Approval, error) {
+	text, err := json.Marshal(f.d)
+	return consoledb.Approval{ID: f.id, Home: f.d.Home, Owner: f.owner, State: f.d.State, By: f.d.By, Record: string(text)}, err
+}
+
+// decideInTable records a decision at the server, and then here. Without an answer of the server the job waits further, or the decision
+// arrives with the next exchange.
+func (a *approvals) decideInTable(by string, f *asked, state string) (*value.Dict, error) {
+	ctx, cancel := context.WithTimeout(context.Background(), approvalTableTime)
+	defer cancel()
+	var err error
+	if f.d.Home == a.store.By() { // the server may have lost it
+		var row consoledb.Approval
+		if row, err = f.row(); err == nil {
+			err = a.table.db.AddApproval(ctx, row)
+		}
+	}
+	done := false
+	if err == nil {
+		done, err = a.table.db.DecideApproval(ctx, f.id, state, by)
+	}
+	if err != nil {
+		return nil, salt.Errorf(salt.Unavailable, "the decision is not recorded, and the job waits further, unless the list soon shows otherwise: the console_store "+
+			"does not answer: %w", err)
+	}
+	if !done {
+		return nil, salt.Errorf(salt.Invalid, "this job no longer waits: another decision was recorded first, or its time is over")
+	}
+	f.d.State, f.d.By = state, by
+	if !f.elsewhere {
+		if err := a.note(f.owner, f.id, f.d); err != nil {
+			return nil, salt.Errorf(salt.Unavailable, "the decision is recorded in the console_store, and this master takes it from there: %w", err)
+		}
+		return f.d.show(by, f.owner, f.id), nil
+	}
+	a.table.mu.Lock()
+	defer a.table.mu.Unlock()
+	if row, ok := a.table.rows[f.id]; ok && row.State == approvalWaiting {
+		row.State, row.By = state, by
+		a.table.rows[f.id] = row
+	}
+	return f.d.show(by, f.owner, f.id), nil
 }

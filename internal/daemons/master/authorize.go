@@ -176,6 +176,14 @@ func (a *access) authorize(load *value.Dict) bool {
 
 // mayPublish reports whether a caller may publish a job.
 func (a *access) mayPublish(c *caller, o *order) bool {
+	return a.mayPublishTo(c, o, func() ([]string, error) {
+		minions, _, err := a.targets.resolve(o.targetType(), o.Tgt, o.kw.Delimiter)
+		return minions, err
+	})
+}
+
+// mayPublishTo is mayPublish for a job whose minions may be known to another master only.
+func (a *access) mayPublishTo(c *caller, o *order, selected func() ([]string, error)) bool {
 	calls, ok := callsOf(o)
 	if !ok {
 		return false
@@ -193,7 +201,7 @@ func (a *access) mayPublish(c *caller, o *order) bool {
 	if len(calls) == 1 && calls[0].Fun == "saltutil.find_job" {
 		return true
 	}
-	minions, _, err := a.targets.resolve(o.targetType(), o.Tgt, o.kw.Delimiter)
+	minions, err := selected()
 	return acl.Allowed(c.list, calls, func(tgt string) bool {
 		if err != nil {
 			return false // callers without target restrictions pass, and get an error from publish

@@ -34,6 +34,7 @@ type consoleStore struct {
 	waiting  *returner.Outbox // audit records
 	saved    *shared.Store
 	runs     *lastrun.Store
+	approval *approvals // set before run
 	keep     time.Duration
 	timeout  time.Duration
 	log      *ratelimit.Log
@@ -77,6 +78,15 @@ func openConsoleStore(cfg *Config, own string, saved *shared.Store, runs *lastru
 		return nil, err
 	}
 	return c, nil
+}
+
+// approvals returns the table of jobs that wait for approval; nil without a server.
+func (c *consoleStore) approvals(a *approvals) *approvalTable {
+	if c == nil {
+		return nil
+	}
+	c.approval = a
+	return &approvalTable{db: c.db, timeout: c.timeout, log: c.log, rows: map[string]consoledb.Approval{}}
 }
 
 // close closes the connections. run must have ended.
@@ -147,6 +157,7 @@ func (c *consoleStore) run(ctx context.Context) error {
 	}
 	var delivering sync.WaitGroup
 	delivering.Go(func() { c.waiting.Run(ctx) })
+	delivering.Go(func() { c.approval.runTable(ctx) })
 	defer delivering.Wait()
 	tick := time.NewTicker(consoleEvery)
 	defer tick.Stop()
@@ -231,7 +242,7 @@ func (c *consoleStore) timed(ctx context.Context, do func(context.Context) error
 	return do(ctx)
 }
 
-// consoleKinds reports whether records of a kind are exchanged. Approvals expire at each master.
+// consoleKinds reports whether records of a kind are exchanged. Approvals have a table of their own.
 func consoleKinds(kind string) bool { return kind != kindApproval }
 
 // exchangeSaved reads and writes what users saved. Of two versions of a record the store decides which one counts, as it

@@ -1,5 +1,5 @@
-// Package consoledb stores in PostgreSQL what masters show in consoles: what users saved, audit records, and the runs
-// of states. Several masters use one database, which need not be a cluster.
+// Package consoledb stores in PostgreSQL what masters show in consoles: what users saved, audit records, the runs
+// of states, and jobs that wait for a second user. Several masters use one database, which need not be a cluster.
 package consoledb
 
 import (
@@ -43,7 +43,7 @@ CREATE UNIQUE INDEX IF NOT EXISTS console_runs_by_id ON console_runs (id);
 CREATE INDEX IF NOT EXISTS console_runs_by_time ON console_runs (at);
 CREATE TABLE IF NOT EXISTS console_run_days (
   day DATE PRIMARY KEY, failed BIGINT NOT NULL, drift BIGINT NOT NULL, changed BIGINT NOT NULL, clean BIGINT NOT NULL);
-`
+` + approvalsSchema
 }
 
 // Tables are the names of the tables: what users saved, audit records, runs of states, and how many there were on each day.
@@ -431,6 +431,9 @@ func (s *Store) Clean(ctx context.Context, keep time.Duration, removal time.Time
 				}
 			}
 		}
+	}
+	if _, err := s.db.Do(ctx, `DELETE FROM `+tableApprovals+` WHERE added < least(now(), $1::timestamptz) - interval '1 day'`, stamp(removal)); err != nil {
+		return failed(err)
 	}
 	_, err := s.db.Do(ctx, fmt.Sprintf(`DELETE FROM %[1]s WHERE id IN (SELECT id FROM
 		(SELECT id, row_number() OVER (PARTITION BY minion, test ORDER BY jid DESC) AS n FROM %[1]s) AS numbered WHERE n > %[2]d)`, tableRuns, maxRunsOfMinion))

@@ -1,0 +1,189 @@
+package api
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"os"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"brine/test/daemontest"
+	"brine/test/eventually"
+	"brine/test/servertest"
+)
+
+// TestApprovalTable: two masters that do not know each other share a console_store. Users of both see and decide on the jobs that wait at the other
+// one. The first decision counts, the other is refused, and an approved job starts once, at its own master. While the server is
+// unreachable nothing starts and nothing is lost.
+func TestApprovalTable(t *testing.T) {
+	db := servertest.Postgres(t)
+	t.Cleanup(db.Remove)
+	statements, err := daemontest.Brine.Command(t.Context(), t, "migrate", "schema", "console_store").Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	db.Exec(t, "salt", "SET ROLE salt;\n"+string(statements))
+	with := func(conf string) string {
+		return strings.Replace(conf, "    admin:", "    bob: ['.*']\n    carol: ['.*']\n    eve: [{'gamma': ['.*']}]\n    admin:", 1) +
+			fmt.Sprintf("approval_above: 1\nconsole_store: pgjsonb\nreturner.pgjsonb.host: %s\nreturner.pgjsonb.port: %d\nreturner.pgjsonb.pass: %s\n",
+				db.Host, db.Port, db.Password)
+	}
+	one, two := daemontest.Host(), daemontest.Host()
+	first := startWith(t, one, with, "alpha", "beta")
+	second := startNamed(t, "second", two, with, nil)
+	daemontest.NewMinion(t, daemontest.Brine, "gamma", []string{two}, "").Start()
+	eventually.Nil(t, time.Minute, "the minion of the second master answers", func() error { return second.master.PingAll(daemontest.Brine, "gamma") })
+	admin, bob, carol, eve := first.login("admin"), first.login("bob"), second.login("carol"), second.login("eve")
+
+	states := func(s *site, token string) map[string]string {
+		t.Helper()
+		var all struct{ Approvals []struct{ ID, State string } }
+		s.get(token, "/v1/approvals", &all)
+		out := map[string]string{}
+		for _, a := range all.Approvals {
+			out[a.ID] = a.State
+		}
+		return out
+	}
+	ask := func(word string) string {
+		t.Helper()
+		a := first.do("POST", "/v1/jobs", `{"tgt": "*", "fun": "cmd.run", "arg": ["echo `+word+` >> /proc/$PPID/cwd/ledger"]}`, "Content-Type", asJSON,
+			"X-Auth-Token", admin)
+		var asked struct{ Approval string }
+		if err := json.Unmarshal([]byte(a.body), &asked); err != nil || asked.Approval == "" {
+			t.Fatalf("%s is not asked for: %d %s", word, a.status, a.body)
+		}
+		return asked.Approval
+	}
+	decide := func(s *site, token, method, id string) int {
+		t.Helper()
+		return s.do(method, "/v1/approvals/"+id, "", "X-Auth-Token", token).status
+	}
+	here := func(method, id string) int { return decide(first, bob, method, id) }
+	there := func(method, id string) int { return decide(second, carol, method, id) }
+	shown := func(want map[string]string) {
+		t.Helper()
+		for _, s := range []*site{first, second} {
+			token := map[*site]string{first: admin, second: carol}[s]
+			eventually.Nil(t, time.Minute, "the jobs at "+s.master.Name, func() error {
+				if got := states(s, token); !maps.Equal(got, want) {
+					return fmt.Errorf("%v, want %v", got, want)
+				}
+				return nil
+			})
+		}
+	}
+
+	words, want := map[string]string{}, map[string]string{}
+	for _, w := range []string{"far-yes", "far-no", "near-yes", "near-no", "both-0", "both-1", "both-2", "kept"} {
+		words[w] = ask(w)
+		want[words[w]] = "waiting"
+	}
+	shown(want)
+	if got := states(second, eve); len(got) != 0 {
+		t.Errorf("a user who may command other minions sees %v", got)
+	}
+	if got := decide(second, eve, "POST", words["far-yes"]); got != 404 {
+		t.Errorf("a user who may command other minions approves: %d", got)
+	}
+	for _, c := range []struct {
+		word        string
+		first, then func(method, id string) int
+		method      string
+		state       string
+	}{
+		{"far-yes", there, here, "POST", "approved"}, {"far-no", there, here, "DELETE", "rejected"},
+		{"near-yes", here, there, "POST", "approved"}, {"near-no", here, there, "DELETE", "rejected"},
+	} {
+		id := words[c.word]
+		if got := c.first(c.method, id); got != 200 {
+			t.Errorf("%s: %d", c.word, got)
+		}
+		for _, method := range []string{"POST", "DELETE"} {
+			if got := c.then(method, id); got != 409 {
+				t.Errorf("%s: a second decision: %d", c.word, got)
+			}
+		}
+		want[id] = c.state
+	}
+	for _, w := range []string{"both-0", "both-1", "both-2"} {
+		var approved, rejected int
+		var both sync.WaitGroup
+		both.Go(func() { approved = here("POST", words[w]) })
+		both.Go(func() { rejected = there("DELETE", words[w]) })
+		both.Wait()
+		if approved+rejected != 200+409 {
+			t.Errorf("%s: approved %d, rejected %d", w, approved, rejected)
+		}
+		if want[words[w]] = "rejected"; approved == 200 {
+			want[words[w]] = "approved"
+		}
+	}
+	shown(want)
+
+	// While the server is unreachable, what it has cannot be decided. What it never had can, at its own master.
+	db.Stop()
+	kept := words["kept"]
+	for what, got := range map[string]int{"here": here("POST", kept), "there": there("POST", kept), "a rejection": here("DELETE", kept)} {
+		if got != 503 {
+			t.Errorf("a decision without the server, %s: %d", what, got)
+		}
+	}
+	words["alone"] = ask("alone")
+	words["later"] = ask("later")
+	eventually.Nil(t, time.Minute, "the master decides alone", func() error {
+		if got := here("POST", words["alone"]); got != 200 {
+			return fmt.Errorf("%d", got)
+		}
+		return nil
+	})
+	want[words["alone"]] = "approved"
+	want[words["later"]] = "waiting"
+	if err := db.Start(); err != nil {
+		t.Fatal(err)
+	}
+	delete(want, words["alone"]) // the other master has never heard of it
+	eventually.Nil(t, time.Minute, "the jobs at the second master", func() error {
+		if got := states(second, carol); !maps.Equal(got, want) {
+			return fmt.Errorf("%v, want %v", got, want)
+		}
+		return nil
+	})
+	for _, id := range []string{kept, words["later"]} {
+		eventually.Nil(t, time.Minute, "approved at the second master", func() error {
+			if got := there("POST", id); got != 200 {
+				return fmt.Errorf("%d", got)
+			}
+			return nil
+		})
+		want[id] = "approved"
+	}
+	want[words["alone"]] = "approved"
+	eventually.Nil(t, time.Minute, "the jobs at the first master", func() error {
+		if got := states(first, admin); !maps.Equal(got, want) {
+			return fmt.Errorf("%v, want %v", got, want)
+		}
+		return nil
+	})
+	for _, m := range first.minions {
+		eventually.Nil(t, time.Minute, "approved jobs run once at "+m.Name, func() error {
+			b, err := os.ReadFile(m.Path("ledger"))
+			if err != nil {
+				return err
+			}
+			for word, id := range words {
+				n := strings.Count(string(b), word+"\n")
+				if want[id] != "approved" && n > 0 || n > 1 {
+					t.Fatalf("%s ran %d times at %s: it is %s", word, n, m.Name, want[id])
+				}
+				if want[id] == "approved" && n == 0 {
+					return fmt.Errorf("%s has not run", word)
+				}
+			}
+			return nil
+		})
+	}
+}
