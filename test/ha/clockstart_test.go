@@ -3,7 +3,9 @@ package ha
 import (
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -45,11 +47,28 @@ func TestClockAheadAtStart(t *testing.T) {
 		t.Error("a token was removed that is valid if the clock is wrong")
 	}
 	m.Logged("this daemon was stopped for a while, or the clock is wrong")
-	m.Kill()
-	if err := os.Remove(m.Path("var/cache/salt/master/brine/clock.salt-master")); err != nil {
-		t.Fatal(err)
+	// A master of an older version left no record: its newest file counts.
+	without := func(newest time.Time) {
+		t.Helper()
+		m.Kill()
+		dir := m.Path("var/cache/salt/master/brine")
+		if err := os.Remove(filepath.Join(dir, "clock.salt-master")); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			t.Fatal(err)
+		}
+		err := filepath.WalkDir(dir, func(path string, _ fs.DirEntry, err error) error {
+			return errors.Join(err, os.Chtimes(path, newest, newest))
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		m.Start()
 	}
-	m.Start()
+	doubted := strings.Count(m.Log(), "the clock is wrong")
+	without(time.Now().Add(-3 * day))
+	if strings.Count(m.Log(), "the clock is wrong") == doubted || gone(recent) == nil {
+		t.Error("a clock three days ahead of the newest file is believed")
+	}
+	without(time.Now())
 	eventually.Nil(t, time.Minute, "without doubt the other token is removed, too", func() error { return gone(recent) })
 }
 

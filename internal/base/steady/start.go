@@ -2,6 +2,7 @@ package steady
 
 import (
 	"context"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
@@ -42,17 +43,57 @@ func (b *beginning) resume(seen, now time.Time) time.Duration {
 
 // Resume reads the time that an earlier process of this program recorded in a file (Record), and returns by how much the clock is ahead of
 // it, if that is more than a few minutes. Either the program has not run for that time, or the clock is wrong: Removal is held back for an
-// hour. Without a file the clock is believed. Call it before anything is removed.
+// hour. Without a readable file the newest file in its directory and below counts, which an earlier version of the program or another one
+// has written: at that time a clock was not ahead of it. If there is none, there is nothing to lose, and the clock is believed. Call it
+// before anything is written or removed.
 func Resume(path string) (ahead time.Duration) {
-	b, err := os.ReadFile(path)
-	if err != nil {
-		return 0
-	}
-	seen, err := time.Parse(time.RFC3339, strings.TrimSpace(string(b)))
-	if err != nil {
-		return 0 // damaged
+	seen, ok := recorded(path)
+	if !ok {
+		if seen, ok = newest(filepath.Dir(path)); !ok {
+			return 0
+		}
 	}
 	return start.resume(seen, time.Now())
+}
+
+// recorded returns the time in a file of Record.
+func recorded(path string) (at time.Time, ok bool) {
+	b, err := os.ReadFile(path)
+	if err != nil {
+		return at, false
+	}
+	at, err = time.Parse(time.RFC3339, strings.TrimSpace(string(b)))
+	return at, err == nil
+}
+
+// newestOf bounds the files that newest looks at.
+const newestOf = 1000
+
+// newest returns the latest time at which a file below a directory was written. Of a record of another program its content counts: it may
+// have been written while the clock was in doubt.
+func newest(dir string) (at time.Time, ok bool) {
+	left := newestOf
+	_ = filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
+		if left--; left < 0 {
+			return fs.SkipAll
+		}
+		if err != nil || !d.Type().IsRegular() {
+			return nil
+		}
+		info, err := d.Info()
+		if err != nil {
+			return nil
+		}
+		written := info.ModTime()
+		if strings.HasPrefix(d.Name(), "clock") {
+			written, _ = recorded(path)
+		}
+		if written.After(at) {
+			at = written
+		}
+		return nil
+	})
+	return at, !at.IsZero()
 }
 
 // recordEvery is the interval of Record.

@@ -2,6 +2,7 @@ package steady
 
 import (
 	"context"
+	"errors"
 	"os"
 	"path/filepath"
 	"testing"
@@ -52,6 +53,43 @@ func TestResume(t *testing.T) {
 	}
 	near("ahead of the record", Removal(), time.Now().Add(-days))
 	near("a job may still expire", Early(), time.Now())
+
+	// Without a readable record the newest file counts, and of another program's record its content.
+	for _, record := range []string{"", "damaged\n"} {
+		if err := errors.Join(os.RemoveAll(dir), os.MkdirAll(filepath.Join(dir, "masters"), 0o700)); err != nil {
+			t.Fatal(err)
+		}
+		if Resume(path) != 0 {
+			t.Error("a clock is distrusted in an empty directory")
+		}
+		if record != "" {
+			if err := os.WriteFile(path, []byte(record), 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}
+		at := time.Now().Add(-days)
+		for name, older := range map[string]time.Duration{"jobs.db": days, "masters/voters": 0} {
+			file := filepath.Join(dir, name)
+			if err := errors.Join(os.WriteFile(file, nil, 0o600), os.Chtimes(file, at.Add(-older), at.Add(-older))); err != nil {
+				t.Fatal(err)
+			}
+		}
+		other := []byte(at.Add(-time.Hour).UTC().Format(time.RFC3339) + "\n")
+		if err := os.WriteFile(filepath.Join(dir, "clock.other"), other, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if ahead := Resume(path); ahead < days-time.Minute || ahead > days+time.Minute {
+			t.Errorf("by the newest file, record %q: %v", record, ahead)
+		}
+		if err := os.WriteFile(filepath.Join(dir, "jobs.db"), nil, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if ahead := Resume(path); ahead != 0 {
+			t.Errorf("a file was just written, and the clock is distrusted: %v", ahead)
+		}
+	}
+	write(time.Now().Add(-days))
+	Resume(path)
 
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
