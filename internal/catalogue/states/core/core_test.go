@@ -1,6 +1,7 @@
 package core
 
 import (
+	"context"
 	"io"
 	"net"
 	"net/http"
@@ -8,11 +9,13 @@ import (
 	"strings"
 	"testing"
 
+	"brine/internal/call/fn"
 	"brine/internal/catalogue/modules/core"
 	"brine/internal/catalogue/modules/files"
 	"brine/internal/catalogue/modules/network"
 	"brine/internal/catalogue/states/statetest"
 	"brine/internal/host"
+	"brine/internal/py/value"
 	"brine/internal/sls/state"
 )
 
@@ -22,6 +25,23 @@ func TestAgainstStock(t *testing.T) {
 }
 
 func TestRecordingIsTrue(t *testing.T) { statetest.Verify(t, "testdata/core") }
+
+// TestParity covers rare arguments and errors.
+func TestParity(t *testing.T) {
+	statetest.Run(t, statetest.Table{Name: "testdata/parity", States: Modules(),
+		Functions: slices.Concat(core.Modules(), files.Modules(&host.Machine{}), []fn.Module{core.Grains(fileGrains{t})})})
+}
+
+func TestParityRecordingIsTrue(t *testing.T) { statetest.Verify(t, "testdata/parity") }
+
+// fileGrains are the grains of the private machine's file alone.
+type fileGrains struct{ t *testing.T }
+
+func (s fileGrains) Grains() *value.Dict { return statetest.Stored(s.t, value.NewDict(0)) }
+
+func (fileGrains) Change(*value.Dict, []string) {}
+
+func (fileGrains) Refresh(context.Context, bool) error { return nil }
 
 // TestHTTP queries a test server.
 func TestHTTP(t *testing.T) { statetest.Run(t, httpTable(t)) }

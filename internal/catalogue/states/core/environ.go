@@ -54,7 +54,7 @@ func setenv(_ context.Context, e *state.Env, a setenvArgs) (state.Plan, error) {
 			v, err := e.Exec(ctx, "environ.setenv", nil, vars, a.FalseUnset, a.ClearAll, a.Update, a.Permanent)
 			d, ok := v.(*value.Dict)
 			if err != nil || !ok {
-				return state.Change{}, fn.Errorf("Failed to set environ variables")
+				return state.Change{Diff: changes}, fn.Errorf("Failed to set environ variables")
 			}
 			return state.Change{Diff: d, Comment: "Environ values were set"}, nil
 		},

@@ -33,6 +33,17 @@ type grainArgs struct {
 
 func (a grainArgs) path() string { return strings.ReplaceAll(a.Name, a.Delim, ":") }
 
+// named lets a result have the path as its name, as in Salt.
+func named(plan *state.Plan, name, path string) {
+	if name == path {
+		return
+	}
+	if plan.Extra == nil {
+		plan.Extra = value.NewDict(1)
+	}
+	plan.Extra.Set("name", path)
+}
+
 // get returns a grain. ok is false if there is none.
 func (grains) get(ctx context.Context, e *state.Env, path string) (v any, ok bool, err error) {
 	missing := value.Tuple{"no grain"} // no grain has a tuple as its value
@@ -43,7 +54,8 @@ func (grains) get(ctx context.Context, e *state.Env, path string) (v any, ok boo
 	return v, err == nil, err
 }
 
-func (g grains) exists(ctx context.Context, e *state.Env, a grainArgs) (state.Plan, error) {
+func (g grains) exists(ctx context.Context, e *state.Env, a grainArgs) (plan state.Plan, err error) {
+	defer named(&plan, a.Name, grainArgs{a.Name, a.Delim}.path())
 	_, ok, err := g.get(ctx, e, a.path())
 	if err == nil && !ok {
 		err = fn.Errorf("Grain does not exist")
@@ -68,7 +80,8 @@ func (grains) set(ctx context.Context, e *state.Env, path string, v any, kw *val
 	return d, err
 }
 
-func (g grains) present(ctx context.Context, e *state.Env, a grainPresentArgs) (state.Plan, error) {
+func (g grains) present(ctx context.Context, e *state.Env, a grainPresentArgs) (plan state.Plan, err error) {
+	defer named(&plan, a.Name, grainArgs{a.Name, a.Delim}.path())
 	path := grainArgs{a.Name, a.Delim}.path()
 	now, ok, err := g.get(ctx, e, path)
 	if err != nil {
@@ -101,7 +114,8 @@ type grainAbsentArgs struct {
 	Force       bool   `salt:"force" doc:"also if it is a map or list" default:"false"`
 }
 
-func (g grains) absent(ctx context.Context, e *state.Env, a grainAbsentArgs) (state.Plan, error) {
+func (g grains) absent(ctx context.Context, e *state.Env, a grainAbsentArgs) (plan state.Plan, err error) {
+	defer named(&plan, a.Name, grainArgs{a.Name, a.Delim}.path())
 	path := grainArgs{a.Name, a.Delim}.path()
 	now, ok, err := g.get(ctx, e, path)
 	switch {
@@ -110,7 +124,7 @@ func (g grains) absent(ctx context.Context, e *state.Env, a grainAbsentArgs) (st
 	case !ok:
 		return state.Plan{Comment: "Grain " + path + " does not exist"}, nil
 	case now == nil && !a.Destructive:
-		return state.Plan{}, nil
+		return state.Plan{Comment: "Grain is already set"}, nil
 	}
 	predicted := state.Change{Comment: "Value for grain " + path + " is set to be deleted (None)", Diff: value.DictOf("grain", path, "value", nil)}
 	done := state.Change{Comment: "Value for grain " + path + " was set to None", Diff: predicted.Diff}
@@ -138,7 +152,8 @@ func contains(l *value.List, v any) bool {
 	return slices.ContainsFunc(l.Items, func(it any) bool { return value.Equal(it, v) })
 }
 
-func (g grains) append(ctx context.Context, e *state.Env, a grainAppendArgs) (state.Plan, error) {
+func (g grains) append(ctx context.Context, e *state.Env, a grainAppendArgs) (plan state.Plan, err error) {
+	defer named(&plan, a.Name, grainArgs{a.Name, a.Delim}.path())
 	path, text := grainArgs{a.Name, a.Delim}.path(), value.Str(a.Value)
 	now, ok, err := g.get(ctx, e, path)
 	if err != nil {
@@ -185,7 +200,8 @@ type grainListArgs struct {
 	Delim string `salt:"delimiter" doc:"what separates the parts of the path" default:":"`
 }
 
-func (g grains) listPresent(ctx context.Context, e *state.Env, a grainListArgs) (state.Plan, error) {
+func (g grains) listPresent(ctx context.Context, e *state.Env, a grainListArgs) (plan state.Plan, err error) {
+	defer named(&plan, a.Name, grainArgs{a.Name, a.Delim}.path())
 	path, wanted := grainArgs{a.Name, a.Delim}.path(), a.Value
 	now, ok, err := g.get(ctx, e, path)
 	if err != nil {
@@ -226,6 +242,9 @@ func (g grains) listPresent(ctx context.Context, e *state.Env, a grainListArgs) 
 		Change: state.Change{Comment: predicted, Diff: value.DictOf("new", now)},
 		Do: func(ctx context.Context) (state.Change, error) {
 			v, err := e.Exec(ctx, "grains.append", nil, path, wanted)
+			if problem, ok := v.(string); err == nil && ok {
+				err = fn.Errorf("%s", problem)
+			}
 			if err != nil {
 				return state.Change{}, err
 			}
@@ -234,7 +253,8 @@ func (g grains) listPresent(ctx context.Context, e *state.Env, a grainListArgs) 
 	}}}, nil
 }
 
-func (g grains) listAbsent(ctx context.Context, e *state.Env, a grainListArgs) (state.Plan, error) {
+func (g grains) listAbsent(ctx context.Context, e *state.Env, a grainListArgs) (plan state.Plan, err error) {
+	defer named(&plan, a.Name, grainArgs{a.Name, a.Delim}.path())
 	path := grainArgs{a.Name, a.Delim}.path()
 	now, _, err := g.get(ctx, e, path)
 	if err != nil {

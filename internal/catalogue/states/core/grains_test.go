@@ -92,7 +92,7 @@ func TestGrains(t *testing.T) {
 		{"list_absent", value.DictOf("name", "none", "value", "y"), "True: Grain none does not exist {}", "True: Grain none does not exist {}",
 			"True: Grain none does not exist {}", "os", "Debian"},
 		{"absent", value.DictOf("name", "new", "force", true), "None: Value for grain new is set to be deleted (None) {'grain': 'new', 'value': None}",
-			"True: Value for grain new was set to None {'grain': 'new', 'value': None}", "True:  {}", "new", nil},
+			"True: Value for grain new was set to None {'grain': 'new', 'value': None}", "True: Grain is already set {}", "new", nil},
 		{"absent", value.DictOf("name", "deep", "destructive", true, "force", true), "None: Grain deep is set to be deleted {'deleted': 'deep'}",
 			"True: Grain deep was deleted {'deleted': 'deep'}",
 			"True: Grain deep does not exist {}", "deep", nil},

@@ -158,15 +158,18 @@ func choose(option string, v any) (bool, error) {
 
 type notifyArgs struct {
 	Name   string    `salt:"name" doc:"anything"`
-	Text   string    `salt:"text" doc:"what to show" default:"null"`
+	Text   any       `salt:"text" doc:"what to show; a list is shown as lines" default:"null"`
 	Kwargs fn.Kwargs `salt:"kwargs"`
 }
 
 func (test) notify(_ context.Context, _ *state.Env, a notifyArgs) (state.Plan, error) {
-	if a.Text == "" {
+	if !value.Truth(a.Text) {
 		return state.Plan{}, state.Errorf("Missing required argument text.")
 	}
-	return state.Plan{Comment: a.Text}, nil
+	if l, ok := a.Text.(*value.List); ok {
+		return state.Plan{Comment: strings.Join(value.Texts(l), "\n")}, nil
+	}
+	return state.Plan{Comment: value.Str(a.Text)}, nil
 }
 
 type checkPillarArgs struct {

@@ -6,6 +6,7 @@ Runs as root in a mount namespace of its own, see statetest.go.
 """
 
 import json
+import os
 import re
 import subprocess
 import sys
@@ -15,6 +16,7 @@ import salt.config
 import salt.loader
 import salt.minion
 import salt.state
+import salt.utils.yaml
 
 table_path, machine, folder = sys.argv[1:4]
 with open(table_path) as f:
@@ -40,7 +42,6 @@ opts = salt.config.minion_config(None)
 opts.update(file_client="local", file_roots={"base": ["/srv/salt"]}, pillar_roots={"base": []}, root_dir=folder, cachedir=folder + "/cache",
             pki_dir=folder + "/pki", conf_file="/etc/salt/minion", sock_dir=folder + "/s", log_file=folder + "/log", id="rec", fileserver_list_cache_time=0)
 opts.update(table.get("options") or {})
-opts["grains"] = table.get("grains") or {}
 opts["pillar"] = {}
 
 
@@ -53,6 +54,10 @@ def untraced(text):
 
 def run(chunks, test):
     chunks = json.loads(json.dumps(chunks))
+    opts["grains"] = json.loads(json.dumps(table.get("grains") or {}))
+    if table.get("stored") and os.path.exists("/etc/salt/grains"):
+        with open("/etc/salt/grains") as f:
+            opts["grains"].update(salt.utils.yaml.safe_load(f) or {})
     st = salt.state.State(dict(opts, test=test))
     st.inject_globals["__reqs__"] = {}
     out = []
@@ -61,10 +66,10 @@ def run(chunks, test):
     except Exception as e:
         return [{"crash": str(e)}]
     for tag, ret in rets.items():
-        if tag.startswith("test_|-"):
+        if tag.startswith("test_|-changed_|-" if table.get("tests") else "test_|-"):
             continue
         one = {k: ret.get(k) for k in ("result", "comment", "changes", "warnings") if k in ret}
-        if isinstance(one["comment"], Exception):
+        if isinstance(one["comment"], (Exception, int)):
             one["comment"] = str(one["comment"])
         elif not isinstance(one["comment"], str):
             one["comment"] = "\n".join(map(str, one["comment"]))

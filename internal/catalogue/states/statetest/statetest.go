@@ -12,6 +12,8 @@
 //	mask: [["pid [0-9]+", "pid"]]    # patterns to replace before comparing
 //	disk: true                       # in the temporary directory, not in memory
 //	names: true                      # compare results' names, where they are not the state's
+//	tests: true                      # compare states of the module test, too
+//	stored: true                     # grains are also those of the file /etc/salt/grains
 //	cases:
 //	- user.present: {name: joe}      # a state and its arguments
 //	  setup: useradd joe             # more commands, for this case
@@ -127,6 +129,7 @@ type table struct {
 	prepare         string
 	fresh           bool
 	network, names  bool
+	tests, stored   bool
 	disk            bool
 	setup, show     string
 	mask            [][2]string
@@ -149,6 +152,7 @@ func load(t *testing.T, name string) table {
 	tab.network = d.At("network") == "own"
 	tab.names = d.Bool("names")
 	tab.disk = d.Bool("disk")
+	tab.tests, tab.stored = d.Bool("tests"), d.Bool("stored")
 	for _, m := range d.List("mask") {
 		pair := m.(*value.List)
 		tab.mask = append(tab.mask, [2]string{pair.Items[0].(string), pair.Items[1].(string)})
@@ -430,6 +434,9 @@ func newStage(t *testing.T, dir string, tab Table, cases table) *stage {
 		config := value.DictOf("cachedir", cache, "conf_file", "/etc/salt/minion", "test", s.test)
 		config.Update(expanded(cases.options, os.Environ()))
 		now := grains
+		if cases.stored {
+			now = fn.Tree{Dict: Stored(s.t, cases.grains)}
+		}
 		if tab.Grains != nil {
 			now = fn.Tree{Dict: tab.Grains(cases.grains)}
 		}
@@ -442,6 +449,28 @@ func newStage(t *testing.T, dir string, tab Table, cases table) *stage {
 		return r.Text(ctx, tm.Engine, render.Request{Source: []byte(tm.Source), Path: tm.Name, Saltenv: tm.Saltenv, Context: tm.Context})
 	}
 	return s
+}
+
+// Stored adds the grains of the private machine's file to those of a table.
+func Stored(t *testing.T, table *value.Dict) *value.Dict {
+	t.Helper()
+	const name = "/etc/salt/grains"
+	all := value.DeepCopy(table).(*value.Dict)
+	b, err := os.ReadFile(name)
+	if errors.Is(err, fs.ErrNotExist) {
+		return all
+	}
+	var v any
+	if err == nil {
+		v, err = yaml.Load(b, name)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	if d, ok := v.(*value.Dict); ok {
+		all.Update(d)
+	}
+	return all
 }
 
 // masked replaces what differs between runs.
@@ -495,8 +524,12 @@ func (s *stage) run(chunks []*value.Dict, test bool) []outcome {
 		own[i] = value.DeepCopy(low).(*value.Dict)
 	}
 	var outs []map[string]any
+	skipped := "test_|-"
+	if s.tab.tests {
+		skipped = "test_|-changed_|-"
+	}
 	for k, v := range engine.New(s.deps, engine.Options{Test: test}).Run(s.t.Context(), own).All() {
-		if r := v.(*value.Dict); !strings.HasPrefix(value.Str(k), "test_|-") {
+		if r := v.(*value.Dict); !strings.HasPrefix(value.Str(k), skipped) {
 			one := map[string]any{}
 			for _, f := range []string{"result", "comment", "changes", "warnings"} {
 				if r.Has(f) {
@@ -600,7 +633,8 @@ func VerifyTable(t *testing.T, table func(*testing.T) Table) {
 		cases = append(cases, one)
 	}
 	data, err := json.Marshal(map[string]any{"grains": whole(plain(read.grains)), "options": plain(expanded(read.options, tab.Env)), "prepare": read.prepare,
-		"fresh": read.fresh, "setup": read.setup, "show": read.show, "mask": read.mask, "names": read.names, "cases": cases})
+		"fresh": read.fresh, "setup": read.setup, "show": read.show, "mask": read.mask, "names": read.names, "tests": read.tests, "stored": read.stored,
+		"cases": cases})
 	if err != nil {
 		t.Fatal(err)
 	}

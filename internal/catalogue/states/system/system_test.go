@@ -40,6 +40,11 @@ func TestSettings(t *testing.T) {
 
 func TestSettingsRecordingIsTrue(t *testing.T) { statetest.Verify(t, "testdata/settings") }
 
+// TestParity covers rare arguments and errors.
+func TestParity(t *testing.T) { statetest.Run(t, table("parity")) }
+
+func TestParityRecordingIsTrue(t *testing.T) { statetest.Verify(t, "testdata/parity") }
+
 // TestLocale changes /etc/locale.gen, with a script instead of locale-gen(8).
 func TestLocale(t *testing.T) {
 	statetest.Needs(t, "/usr/share/i18n/SUPPORTED")
