@@ -231,8 +231,8 @@ type Remark struct{ Key, Text string }
 
 // Remarks returns the options in the tree that neither Brine nor Salt knows, and those of Salt
 // without effect that Unsupported does not return; declare are the structs with Brine's
-// options. A name with a dot or colon belongs to a module of the user's own, such as
-// mysql.host.
+// options. A name with a dot or colon belongs to a module of the user's own, unless it is
+// close to an option of a server, such as mysql.host.
 func (t *Tree) Remarks(declare ...any) (out []Remark) {
 	declared := declaredNames(declare)
 	all := append(slices.Collect(maps.Keys(declared)), knownNames()...)
@@ -251,6 +251,10 @@ func (t *Tree) Remarks(declare ...any) (out []Remark) {
 		}
 		if value.Truth(v) && strings.Contains(ofMinions, " "+name+" ") {
 			out = append(out, Remark{name, "this option of Salt has an effect only on minions in Brine: see docs/differences.md"})
+		}
+		if meant := misspelt(name, declared); meant != "" && !isKnown(name) {
+			out = append(out, Remark{name, "unknown option; did you mean " + meant + "?"})
+			continue
 		}
 		if isKnown(name) || ineffectiveOptions()[name] != nil || strings.ContainsAny(name, ".:") || strings.HasPrefix(name, "__") {
 			continue

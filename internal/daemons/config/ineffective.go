@@ -108,6 +108,9 @@ var ineffectiveGroups = []ineffectiveGroup{
 	{why: "masters alone use it", options: `file_recv_max_size=100 key_logfile=/var/log/salt/key loop_interval=1 permissive_pki_access reactor
 		reactor_worker_hwm=10000 reactor_worker_threads=10`},
 	{why: "minions alone use it", options: "enable_gpu_grains=true"},
+	{why: "a master has no schedule, which in Salt runs runners; let cron or a systemd timer call salt-run", options: "schedule"},
+	{why: "states with parallel: True have no bound", options: "state_max_parallel"},
+	{why: "proxies come from the environment (https_proxy)", options: "gitfs_proxy git_pillar_proxy"},
 	{why: "stock Salt ignores the option too", options: "masterkeyring pillar_gitfs_ssl_verify=true"},
 	{why: "the voters of a cluster are those of cluster_voters (docs/cluster-lease.md)", options: `cluster_auto_replace_voters cluster_demote_cooldown
 		cluster_election_max cluster_election_min cluster_max_log_size cluster_max_voters cluster_min_voters cluster_voter_health_check_interval

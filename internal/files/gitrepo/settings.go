@@ -51,13 +51,40 @@ func ReadSettings(entry any, all map[string]any, allowed ...string) (Settings, e
 	if s.Set.Len() == 0 {
 		return s, salt.Errorf(salt.Invalid, "the git remote %s has no parameters: take away the colon behind its address", redact.Text(s.ID))
 	}
-	for k := range s.Set.All() {
-		if !slices.Contains(allowed, value.Str(k)) {
+	for k, v := range s.Set.All() {
+		name := value.Str(k)
+		if !slices.Contains(allowed, name) {
 			return s, salt.Errorf(salt.Invalid, "the git remote %s has the parameter %s, which there is none of: there are %s", redact.Text(s.ID),
-				value.Str(k), strings.Join(allowed, ", "))
+				name, strings.Join(allowed, ", "))
+		}
+		if want := wanted(name, v); want != "" {
+			return s, salt.Errorf(salt.Invalid, "the git remote %s: %s must be %s, not a %s", redact.Text(s.ID), name, want, value.TypeName(v))
 		}
 	}
 	return s, nil
+}
+
+// wanted returns what the value of a parameter must be, "" if v is that.
+func wanted(name string, v any) string {
+	switch name {
+	case "update_interval":
+		switch n := v.(type) {
+		case int64:
+			if n >= 0 {
+				return ""
+			}
+		case float64:
+			if n >= 0 {
+				return ""
+			}
+		}
+		return "a number of seconds"
+	case "ssl_verify", "insecure_auth", "disable_saltenv_mapping":
+		if _, isText := v.(string); isText {
+			return "True or False"
+		}
+	}
+	return ""
 }
 
 // Repack converts a list of maps, as in configurations, to one map, including

@@ -271,6 +271,9 @@ func TestWrongConfigurations(t *testing.T) {
 		`{"gitfs_remotes": ["/x", "/x"]}`, `{"gitfs_remotes": [{"/x": [{"ref_types": ["blob"]}]}]}`, `{"gitfs_remotes": [{"/x": [{"name": "../x"}]}]}`,
 		`{"gitfs_remotes": [{"https://h/x": [{"user": "u"}]}]}`,
 		`{"gitfs_remotes": [{"http://h/x": [{"user": "u"}, {"password": "p"}]}]}`, `{"gitfs_remotes": ["ext::sh -c x"]}`,
+		`{"gitfs_remotes": [{"/x": [{"update_interval": "soon"}]}]}`, `{"gitfs_remotes": [{"/x": [{"update_interval": -1}]}]}`,
+		`{"gitfs_remotes": [{"/x": [{"ssl_verify": "no"}]}]}`, `{"gitfs_remotes": [{"/x": [{"saltenv": [{"dev": [{"reff": "x"}]}]}]}]}`,
+		`{"gitfs_saltenv": [{"dev": [{"reff": "x"}]}], "gitfs_remotes": ["/x"]}`,
 	} {
 		v, err := sjson.Load(text)
 		if err != nil {

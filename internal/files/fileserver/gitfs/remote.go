@@ -2,6 +2,7 @@ package gitfs
 
 import (
 	"context"
+	"fmt"
 	"path"
 	"path/filepath"
 	"slices"
@@ -62,7 +63,13 @@ func newRemote(entry any, o Options, c Config, leases *gitrepo.Leases) (*remote,
 		}
 		r.types = append(r.types, t)
 	}
-	r.mapEnvs(s.Set.At("saltenv"), o.Saltenv)
+	if r.own, err = envParameters(s.Set.At("saltenv")); err != nil {
+		return nil, salt.Errorf(salt.Invalid, "the git remote %s: saltenv: %w", redact.Text(s.ID), err)
+	}
+	if r.global, err = envParameters(o.Saltenv); err != nil {
+		return nil, salt.Errorf(salt.Invalid, "gitfs_saltenv: %w", err)
+	}
+	r.mapEnvs()
 	if r.directory, err = s.DirectoryName(c.HashType); err != nil {
 		return nil, err
 	}
@@ -89,9 +96,8 @@ func clean(s string) string {
 	return s
 }
 
-// mapEnvs reads the parameters for single environments.
-func (r *remote) mapEnvs(own, global any) {
-	r.own, r.global = envParameters(own), envParameters(global)
+// mapEnvs finds the environments of refs in the parameters for single environments.
+func (r *remote) mapEnvs() {
 	mapped := map[string]bool{}
 	for env, p := range r.own {
 		if ref, ok := p["ref"]; ok {
@@ -109,7 +115,8 @@ func (r *remote) mapEnvs(own, global any) {
 	}
 }
 
-func envParameters(v any) map[string]map[string]string {
+// envParameters reads the parameters for single environments.
+func envParameters(v any) (map[string]map[string]string, error) {
 	out := map[string]map[string]string{}
 	for env, conf := range gitrepo.Repack(v).All() {
 		p := map[string]string{}
@@ -122,11 +129,13 @@ func envParameters(v any) map[string]map[string]string {
 				p[name] = clean(value.Str(x))
 			case "mountpoint":
 				p[name] = clean(withoutScheme(value.Str(x)))
+			default:
+				return nil, fmt.Errorf("the environment %s has the parameter %s: there are ref, root and mountpoint", value.Str(env), name)
 			}
 		}
 		out[value.Str(env)] = p
 	}
-	return out
+	return out, nil
 }
 
 // at returns the place for an environment.
