@@ -1,6 +1,7 @@
 package console
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -96,6 +97,16 @@ changed: {test.succeed_with_changes: []}
 	s.sees("test.fail_without_changes: broken")
 	s.picture("states")
 
+	// Again on those that failed, with the same arguments, which are not in the address.
+	s.sees("Run it again on the failed (2)")
+	s.click("[data-again=failed]")
+	s.until("the form has the job", `document.querySelector("#tgt").value === "alpha,beta" && document.querySelector("#tgt_type").value === "list" &&
+		document.querySelector("#fun").value === "state.apply" && document.querySelector("#args").value === "web" && !location.hash.includes("web")`)
+	s.Run(nil, `location.reload();`)
+	s.until("without the job no target is suggested", `document.querySelector("#tgt") && document.querySelector("#tgt").value === ""`)
+	s.Run(nil, `history.back();`)
+	s.until("the matrix", `document.querySelector("#matrix summary")`)
+
 	// The same as a matrix, and the difference of returns.
 	s.click("#matrix summary")
 	var cells []string
@@ -111,6 +122,32 @@ changed: {test.succeed_with_changes: []}
 	s.click("#start")
 	s.sees("2 of 3 minions returned")
 	s.until("the dead one is told of", `document.querySelector("tr[data-id=gone] .status").textContent.includes("no return yet")`)
+
+	// A job is killed where it has not returned.
+	s.page("#/run?tgt=alpha,beta&tgt_type=list&fun=test.sleep")
+	s.set("#args", "600")
+	s.click("#start")
+	s.until("two minions wait", `document.querySelector("[data-again=missing]").textContent.includes("(2)")`)
+	eventually.Nil(t, time.Minute, "the job runs on both", func() error {
+		out, _, err := s.master.Run(daemontest.Brine, "salt", "-L", "alpha,beta", "saltutil.is_running", "test.sleep", "--out=json", "--static")
+		if strings.Count(out, `"test.sleep"`) != 2 {
+			return fmt.Errorf("%s %v", out, err)
+		}
+		return nil
+	})
+	s.click("#kill")
+	s.sees("This kills the job on 2 minions without a return.")
+	s.click("dialog .confirm")
+	s.sees("The minions are asked to kill it")
+	s.click("#acts + p a")
+	s.sees("2 of 2 minions returned")
+	eventually.Nil(t, time.Minute, "the job is killed", func() error {
+		out, _, err := s.master.Run(daemontest.Brine, "salt", "-L", "alpha,beta", "saltutil.is_running", "test.sleep", "--out=json", "--static")
+		if !strings.Contains(out, "alpha") || !strings.Contains(out, "beta") || strings.Contains(out, "test.sleep") {
+			return fmt.Errorf("%s %v", out, err)
+		}
+		return nil
+	})
 
 	// A dry run, its command lines, and many minions.
 	s.page("#/run?tgt=alpha&fun=state.apply")

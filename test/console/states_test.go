@@ -53,6 +53,8 @@ func (s *stage) lastStates(roots string) {
 		s.t.Fatal(err)
 	}
 	s.page("#/overview")
+	s.until("minions whose states failed", `
+		document.querySelector("a[href='#/minions?severity=failed']").closest(".card").querySelector(".figure").textContent === "2"`)
 	s.page("#/states")
 	s.click("#compare-runs summary")
 	s.until("an earlier run is offered", `!document.querySelector("#compare").disabled`)

@@ -1,11 +1,12 @@
-import { h, fill, table, row, status, say } from "./dom.js";
-import { look } from "./api.js";
+import { h, fill, table, row, status, say, ask } from "./dom.js";
+import { look, write } from "./api.js";
 import { store, watch } from "./store.js";
 import { result } from "./result.js";
 import { matrix, difference, readable } from "./matrix.js";
 import { address, plain } from "./text.js";
 import { viewBox } from "./saved.js";
 import { comparison, earlier } from "./compare.js";
+import { handOver } from "./run.js";
 
 const funs = (fun) => (Array.isArray(fun) ? fun.join(", ") : plain(fun));
 
@@ -70,11 +71,35 @@ export function job(main, { part: jid, query, user }) {
   const shown = new Map(); // by minion: {row, of}
   let ids = [], over = false, body = null, told = -1;
 
-  const describe = (d) => fill(about, h("p", {}, h("strong", { class: "data" }, funs(d.fun)), " ", h("span", { class: "data" }, plain(d.arg || []).slice(0, 2000))),
+  // What can be done with the job. The elements stay while results arrive, so that they keep the focus.
+  let job = null; // what was run
+  const again = (word, ids) => h("a", { href: "#/run?job=" + address(jid), hidden: true, "data-again": word, on: { click: () => handOver(jid, { ...job, ...(ids ? { tgt: ids(), tgt_type: "list" } : {}) }) } });
+  const failures = () => ids.filter((id) => (results.get(id) || {}).failed), missing = () => ids.filter((id) => !results.has(id));
+  const whole = again("all"), onFailed = again("failed", failures), onMissing = again("missing", missing), done = h("p", { role: "status" });
+  const kill = h("button", { type: "button", class: "danger", id: "kill", hidden: true, on: { click: async () => {
+    const tgt = missing();
+    if (!await ask("Kill a job", h("p", {}, "This kills the job on " + tgt.length + (tgt.length === 1 ? " minion" : " minions") + " without a return."), "Kill", true)) return;
+    try {
+      const got = await write("jobs", { tgt, tgt_type: "list", fun: "saltutil.kill_job", arg: [jid] });
+      fill(done, "The minions are asked to kill it: ", h("a", { href: "#/jobs/" + address(got.jid) }, got.jid));
+    } catch (e) {
+      fill(done, h("span", { class: "error" }, e.message));
+    }
+  } } }, "Kill");
+  const offer = () => {
+    if (!user.commands || !job) return;
+    const failed = failures().length, open = missing().length;
+    for (const [e, shown, text] of [[whole, true, "Run it again"], [onFailed, failed > 0, "Run it again on the failed (" + failed + ")"],
+      [onMissing, open > 0, "Run it on those without a return (" + open + ")"], [kill, open > 0, "Kill"]]) {
+      e.hidden = !shown;
+      if (e.textContent !== text) e.textContent = text;
+    }
+  };
+
+  const describe = (d) => { job = typeof d.fun === "string" ? { tgt: d.tgt, tgt_type: d.tgt_type, fun: d.fun, arg: Array.isArray(d.arg) ? d.arg : [] } : null; fill(about, h("p", {}, h("strong", { class: "data" }, funs(d.fun)), " ", h("span", { class: "data" }, plain(d.arg || []).slice(0, 2000))),
     h("p", { class: "quiet" }, "Target ", h("span", { class: "data" }, plain(d.tgt).slice(0, 500)), " (" + (d.tgt_type || "glob") + "), by " + (d.user || "unknown") + (d.time ? ", " + d.time : "")),
     h("p", { class: "quiet data" }, jid),
-    user.commands && typeof d.fun === "string" && h("a", { href: "#/run?" + new URLSearchParams({ tgt: Array.isArray(d.tgt) ? d.tgt.join(",") : plain(d.tgt), tgt_type: d.tgt_type || "glob", fun: d.fun }) }, "Run it again"),
-    user.may["runner.fleet.jobs"] && user.may["runner.fleet.compare"] && typeof d.fun === "string" && earlier(jid, d.fun));
+    user.may["runner.fleet.jobs"] && user.may["runner.fleet.compare"] && typeof d.fun === "string" && earlier(jid, d.fun)); };
 
   const statusOf = (r) => {
     if (!r) return status("waiting", "no return yet");
@@ -103,13 +128,14 @@ export function job(main, { part: jid, query, user }) {
   const lineOf = (id, r) => row([h("a", { href: "#/minions/" + address(id) }, id), statusOf(r), content(id, r)], { "data-id": id });
 
   const draw = (all) => {
-    const done = ids.filter((id) => results.has(id)).length, failed = ids.filter((id) => (results.get(id) || {}).failed).length;
+    const returned = ids.filter((id) => results.has(id)).length, failed = ids.filter((id) => (results.get(id) || {}).failed).length;
     bar.max = Math.max(ids.length, 1);
-    bar.value = done;
-    const text = done + " of " + ids.length + " minions returned" + (failed > 0 ? ", " + failed + " failed" : "");
+    bar.value = returned;
+    const text = returned + " of " + ids.length + " minions returned" + (failed > 0 ? ", " + failed + " failed" : "");
     fill(counts, text);
-    if (done === ids.length && done !== told) say(text);
-    told = done;
+    offer();
+    if (returned === ids.length && returned !== told) say(text);
+    told = returned;
     // Failures come first, then results, then those that have not returned.
     const rank = (id) => (results.has(id) ? (results.get(id).failed ? 0 : 1) : 2);
     const rows = ids.filter(wanted).sort((a, b) => rank(a) - rank(b) || (a < b ? -1 : 1));
@@ -186,11 +212,11 @@ export function job(main, { part: jid, query, user }) {
     live();
     draw(true);
   };
-  fill(main, h("h1", {}, "Job"), error, about, query.get("against") && comparison(jid, query.get("against")), counts, bar, h("div", { class: "fields" }, h("div", {}, h("label", { for: "f-only" }, "Show"), only)), groups, list);
+  fill(main, h("h1", {}, "Job"), error, about, query.get("against") && comparison(jid, query.get("against")), counts, bar, h("p", { class: "words", id: "acts" }, whole, onFailed, onMissing, kill), done, h("div", { class: "fields" }, h("div", {}, h("label", { for: "f-only" }, "Show"), only)), groups, list);
   load();
-  let again = null;
+  let reading = null;
   const ends = [watch("jobs", () => { live(); draw(false); }),
     // Events were left out: the master has the results.
-    watch("skipped", () => { clearTimeout(again); again = setTimeout(load, 1000); })];
-  return () => { over = true; clearTimeout(again); ends.forEach((end) => end()); };
+    watch("skipped", () => { clearTimeout(reading); reading = setTimeout(load, 1000); })];
+  return () => { over = true; clearTimeout(reading); ends.forEach((end) => end()); };
 }

@@ -1,16 +1,19 @@
 import { h, fill, table, row, stateOf } from "./dom.js";
+import { look } from "./api.js";
 import { store, watch } from "./store.js";
 import { address, when } from "./text.js";
 
 const shownMoves = 100;
+const readEvery = 60000; // milliseconds between two readings of the last runs of states
 
 // overview shows the masters, which minions they command, and the last changes.
-export function overview(main) {
+export function overview(main, { user }) {
   const cards = h("div", { class: "cards" }), band = h("div", { class: "band", id: "band" }), moves = h("div", { id: "moves" });
   const problem = h("p", { class: "error" });
   fill(main, h("h1", {}, "Overview"), problem, cards, h("h2", {}, "Masters and their minions"), h("div", { class: "card" }, band),
     h("h2", {}, "Changes of masters"), moves);
 
+  let severities = {}; // number of minions by the severity of their last runs of states
   const bars = new Map(); // by master: the elements of its row
   const draw = () => {
     fill(problem, store.problem);
@@ -24,7 +27,8 @@ export function overview(main) {
     const card = (title, n, to) => h("div", { class: "card" }, h("div", { class: "figure" }, n), to ? h("a", { href: to }, title) : title);
     fill(cards, store.known ? [card("minions", store.minions.size, "#/minions"), card("connected", counts.up, "#/minions?state=up"),
       card("not connected", counts.down, "#/minions?state=down"), counts.elsewhere > 0 && card("at another master", counts.elsewhere, "#/minions?state=elsewhere"),
-      card("masters", store.masters.length)] : h("p", { class: "quiet" }, "Waiting for the master."));
+      card("masters", store.masters.length), [["failed", "last states failed"], ["not_returned", "states not returned"], ["drift", "would change (drift)"]].map(([s, text]) =>
+        severities[s] > 0 && card(text, severities[s], "#/minions?severity=" + s))] : h("p", { class: "quiet" }, "Waiting for the master."));
     const names = new Set();
     for (const m of store.masters) {
       names.add(m.id);
@@ -58,8 +62,20 @@ export function overview(main) {
       store.moves.slice(0, shownMoves).map((m) => row([when(m.at), h("a", { href: "#/minions/" + address(m.id) }, m.id), m.from || "", m.to, m.reason || "",
         h("td", { class: "number" }, typeof m.seconds === "number" ? m.seconds.toFixed(3) : "")]))));
   };
+  let over = false, timer = null;
+  const load = async () => {
+    if (!user.may["runner.fleet.minions"]) return;
+    try {
+      const d = await look("minions", { limit: 1 });
+      if (over) return;
+      severities = d.counts.severity;
+      draw();
+    } catch { /* the other figures are there; the next reading may succeed */ }
+    if (!over) timer = setTimeout(load, readEvery);
+  };
   draw();
   list();
+  load();
   const ends = [watch("topology", draw), watch("moves", list)];
-  return () => ends.forEach((end) => end());
+  return () => { over = true; clearTimeout(timer); ends.forEach((end) => end()); };
 }

@@ -37,9 +37,21 @@ export function words(line) {
 
 export const quoted = (w) => (/^[\w@%+=:,./-]+$/.test(w) ? w : "'" + w.replaceAll("'", "'\\''") + "'");
 
+// draft is a job that another page hands over: in memory, since arguments may have passwords, and
+// addresses stay in the history of the browser.
+let draft = null;
+export const handOver = (jid, job) => { draft = { jid, ...job }; };
+
+// asLine writes arguments as on a command line.
+const asLine = (arg) => arg.flatMap((a) => {
+  const text = (v) => (typeof v === "string" ? v : JSON.stringify(v));
+  if (a !== null && typeof a === "object" && a.__kwarg__ === true) return Object.entries(a).filter(([k]) => k !== "__kwarg__").map(([k, v]) => k + "=" + text(v));
+  return [text(a)];
+}).map(quoted).join(" ");
+
 // runPage starts a job, and goes to its page.
 export function runPage(main, { query, user }) {
-  const tgt = h("input", { id: "tgt", value: query.get("tgt") || "*", required: true, spellcheck: "false" });
+  const tgt = h("input", { id: "tgt", value: query.get("tgt") || (query.has("job") ? "" : "*"), required: true, spellcheck: "false" });
   const type = h("select", { id: "tgt_type" }, types.map((t) => h("option", { value: t }, t)));
   type.value = types.includes(query.get("tgt_type")) ? query.get("tgt_type") : "glob";
   const fun = h("input", { id: "fun", value: query.get("fun") || "", required: true, list: "functions", spellcheck: "false", autocapitalize: "none", class: "filter" });
@@ -163,6 +175,8 @@ export function runPage(main, { query, user }) {
       h("div", { class: "fields" }, h("div", {}, h("label", { for: "batch" }, "Minions at a time (number or %)"), batch), h("div", {}, h("label", { for: "timeout" }, "Timeout in seconds"), timeout), first, button),
       savedBox("job", user, () => ({ ...targetNow(), fun: fun.value, args: args.value, ...(batch.value ? { batch: batch.value } : {}), ...(timeout.value ? { timeout: timeout.value } : {}) }), takeJob),
       error, h("p", { class: "quiet" }, "The same on the command line, and for the REST API:"), shell, curl), doc);
+  if (draft && draft.jid === query.get("job")) takeJob({ ...draft, args: asLine(draft.arg) });
+  draft = null;
   line();
   preview();
   describe();
