@@ -25,12 +25,12 @@ import (
 
 // Past is a run in a history, without its states.
 type Past struct {
-	Minion string    `json:"-"`
-	JID    string    `json:"j"`
+	Minion string    `json:"-"` // it, the job id and the kind are in the key
+	JID    string    `json:"-"`
 	Fun    string    `json:"f"`
 	Mods   []string  `json:"m,omitempty"`
-	Time   time.Time `json:"t"`
-	Test   bool      `json:"x,omitempty"`
+	Time   time.Time `json:"-"`
+	Test   bool      `json:"-"`
 	// OK, Changed, Failed and Would count states, as those of Run. Broken says that the run ended before any state.
 	OK      int64 `json:"o,omitempty"`
 	Changed int64 `json:"c,omitempty"`
@@ -143,7 +143,7 @@ func ReadPlace(s string) (p Past, err error) {
 const (
 	maxPastMods = 5
 	// maxPast bounds the stored runs of all days, maxPastOfDay those of a minion on a day. Days count all.
-	maxPast, maxPastOfDay = 2_000_000, 300
+	maxPast, maxPastOfDay = 1_000_000, 300
 	// maxPending bounds the runs that are not in the file yet, maxPage those of an answer.
 	maxPending, maxPage = 200_000, 1000
 	// pastAtOnce bounds the runs of one transaction.
@@ -317,9 +317,20 @@ func write(tx *bolt.Tx, runs []Past) error {
 		return err
 	}
 	changed := map[string]*storedDay{}
-	for _, p := range runs {
-		name := p.Day()
-		if salt.CheckID(p.Minion) != nil || b.Get(p.key()) != nil {
+	// In the order of the keys, so that pages are full.
+	b.FillPercent = 0.9
+	type keyed struct {
+		key []byte
+		Past
+	}
+	sorted := make([]keyed, len(runs))
+	for i, p := range runs {
+		sorted[i] = keyed{p.key(), p}
+	}
+	slices.SortFunc(sorted, func(a, b keyed) int { return bytes.Compare(a.key, b.key) })
+	for _, x := range sorted {
+		p, name := x.Past, x.Day()
+		if salt.CheckID(p.Minion) != nil || b.Get(x.key) != nil {
 			continue // after a start a run may come again from the job store
 		}
 		if changed[name] == nil {
@@ -331,7 +342,7 @@ func write(tx *bolt.Tx, runs []Past) error {
 		}
 		d := changed[name]
 		d.add(p.Outcome())
-		text, err := json.Marshal(p)
+		text, err := json.Marshal(storedPast{p, p.Time.UnixMilli()})
 		if err != nil {
 			return err
 		}
@@ -343,7 +354,7 @@ func write(tx *bolt.Tx, runs []Past) error {
 		if n >= maxPastOfDay {
 			continue
 		}
-		if err := b.Put(p.key(), append([]byte{p.Outcome()[0], p.Outcome()[1]}, text...)); err != nil {
+		if err := b.Put(x.key, append([]byte{p.Outcome()[0], p.Outcome()[1]}, text...)); err != nil {
 			return err
 		}
 		d.Runs++
@@ -354,6 +365,25 @@ func write(tx *bolt.Tx, runs []Past) error {
 		}
 	}
 	return nil
+}
+
+// storedPast is a Past with its time in milliseconds.
+type storedPast struct {
+	Past
+	At int64 `json:"t"`
+}
+
+// readPast reads a run from its key and its value.
+func readPast(k, v []byte) (Past, error) {
+	var p storedPast
+	parts := strings.Split(string(k), "\x00")
+	err := json.Unmarshal(v[2:], &p)
+	if err != nil || len(parts) != 3 || parts[2] == "" {
+		return p.Past, fmt.Errorf("%w: run %.200q: %w", errDamaged, k, err)
+	}
+	last := len(parts[2]) - 1
+	p.Minion, p.JID, p.Test, p.Time = parts[1], parts[2][:last], parts[2][last] == 't', time.UnixMilli(p.At).UTC()
+	return p.Past, nil
 }
 
 func readDay(name string, text []byte) (*storedDay, error) {
@@ -421,20 +451,16 @@ func (h *History) Runs(q Query) (out []Past, next string, err error) {
 		return nil, "", err
 	}
 	full := false
-	take := func(minion string, k, v []byte) error {
+	take := func(k, v []byte) error {
 		if len(v) < 2 || q.Outcome != "" && string(v[:2]) != q.Outcome[:2] {
 			return nil
 		}
 		if full = len(out) >= q.Limit; full {
 			return nil
 		}
-		p := Past{}
-		if err := json.Unmarshal(v[2:], &p); err != nil {
-			return fmt.Errorf("%w: %w", errDamaged, err)
-		}
-		p.Minion = minion
+		p, err := readPast(k, v)
 		out = append(out, p)
-		return nil
+		return err
 	}
 	err = h.view(true, func(days, runs *bolt.Bucket) error {
 		if q.Minion == "" {
@@ -477,7 +503,7 @@ func (q Query) Check() (Query, *Past, error) {
 	return q, &p, err
 }
 
-func ofDay(runs *bolt.Bucket, q Query, take func(string, []byte, []byte) error, full *bool) error {
+func ofDay(runs *bolt.Bucket, q Query, take func(k, v []byte) error, full *bool) error {
 	c, begin := runs.Cursor(), []byte(q.Day+"\x00")
 	from := begin
 	if q.After != "" {
@@ -489,8 +515,7 @@ func ofDay(runs *bolt.Bucket, q Query, take func(string, []byte, []byte) error, 
 		from = append(p.key(), 0)
 	}
 	for k, v := c.Seek(from); bytes.HasPrefix(k, begin) && !*full; k, v = c.Next() {
-		minion, _, _ := strings.Cut(string(k[len(begin):]), "\x00")
-		if err := take(minion, k, v); err != nil {
+		if err := take(k, v); err != nil {
 			return err
 		}
 	}
@@ -498,7 +523,7 @@ func ofDay(runs *bolt.Bucket, q Query, take func(string, []byte, []byte) error, 
 }
 
 // ofMinion goes through the days backwards.
-func ofMinion(days, runs *bolt.Bucket, q Query, take func(string, []byte, []byte) error, full *bool) error {
+func ofMinion(days, runs *bolt.Bucket, q Query, take func(k, v []byte) error, full *bool) error {
 	d, c := days.Cursor(), runs.Cursor()
 	var after *Past
 	name, _ := d.Last()
@@ -531,7 +556,7 @@ func ofMinion(days, runs *bolt.Bucket, q Query, take func(string, []byte, []byte
 			if bytes.Compare(k, end) >= 0 {
 				continue
 			}
-			if err := take(q.Minion, k, v); err != nil {
+			if err := take(k, v); err != nil {
 				return err
 			}
 		}
