@@ -599,7 +599,11 @@ func (s ssh) setHost(ctx context.Context, c *fn.Call, a setHostArgs) (*value.Dic
 	before, _ := shownHosts(old, hashName(a.Hash))
 	after, _ := shownHosts(fresh, hashName(a.Hash))
 	if a.Key != "" { // shown as given, even if it is not a valid key
-		after = value.ListOf(value.DictOf("hostname", a.Hostname, "enc", a.Enc, "key", a.Key))
+		entry := value.DictOf("hostname", a.Hostname, "enc", a.Enc, "key", a.Key)
+		if !a.Hide && a.Port != 0 && a.Port != 22 {
+			entry.Set("port", int64(a.Port))
+		}
+		after = value.ListOf(entry)
 	}
 	return value.DictOf("status", "updated", "old", before, "new", after), nil
 }

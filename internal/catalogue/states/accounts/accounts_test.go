@@ -33,3 +33,11 @@ func TestSSH(t *testing.T) {
 }
 
 func TestSSHRecordingIsTrue(t *testing.T) { statetest.Verify(t, "testdata/ssh") }
+
+// TestParity covers rare arguments and errors.
+func TestParity(t *testing.T) {
+	statetest.Needs(t, "useradd", "gpasswd", "chage", "ssh-keygen")
+	statetest.Run(t, table("parity"))
+}
+
+func TestParityRecordingIsTrue(t *testing.T) { statetest.Verify(t, "testdata/parity") }

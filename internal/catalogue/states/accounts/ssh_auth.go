@@ -310,5 +310,8 @@ func authManage(ctx context.Context, e *state.Env, m authManageArgs) (state.Plan
 		}
 	}
 	plan.Comment = strings.Join(said, "\n")
+	if n := len(plan.Steps); n > 0 && plan.Comment != "" {
+		plan.Steps[n-1].Change.Comment += "\n" + plan.Comment
+	}
 	return plan, nil
 }

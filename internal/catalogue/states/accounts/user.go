@@ -250,7 +250,9 @@ func (u *userState) differs(ctx context.Context, have *value.Dict, gid any) (*va
 			change.Set(g.key, g.want)
 		}
 	}
-	if class := a.Loginclass; value.Truth(class) && u.e.Can("user.get_loginclass") {
+	kernel := value.Str(u.e.Grains.Get("kernel"))
+	bsd := kernel == "FreeBSD" || kernel == "OpenBSD" // as in Salt, others ignore the class
+	if class := a.Loginclass; bsd && value.Truth(class) && u.e.Can("user.get_loginclass") {
 		now, err := u.e.Exec(ctx, "user.get_loginclass", nil, a.Name)
 		if err != nil {
 			return nil, err
