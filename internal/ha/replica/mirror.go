@@ -59,6 +59,7 @@ type Mirror struct {
 	known map[string]state
 	ready bool
 	wake  wait.Wakeup
+	age   age
 }
 
 // state is the known content of a file in the directory.
@@ -114,6 +115,9 @@ func (m *Mirror) Run(ctx context.Context) error {
 		}
 		select {
 		case <-ctx.Done():
+			m.mu.Lock()
+			m.age.pass(m, 0)
+			m.mu.Unlock()
 			return nil
 		case <-tick.C:
 		case <-m.wake.C():
@@ -128,6 +132,7 @@ const markFile = ".brine-replica-" // keystore.MirrorMark is the one of keys
 func (m *Mirror) Sync() error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
+	defer m.age.pass(m, agePause)
 	if !m.ready {
 		if err := m.begin(); err != nil {
 			return err
@@ -155,7 +160,7 @@ func (m *Mirror) Sync() error {
 const applyTries = 5
 
 // begin compares all files with all records. A directory that does not belong to the records was lost or replaced, so that missing files
-// are not deletions.
+// are not deletions. One that belongs to them and is an older copy counts for nothing where they have something.
 func (m *Mirror) begin() error {
 	mark := filepath.Join(m.f.Dir(), markFile+m.kind)
 	b, err := os.ReadFile(mark)
@@ -163,7 +168,13 @@ func (m *Mirror) begin() error {
 		return err
 	}
 	_, cached := m.f.(*Nested) // deleting cached files by hand is not a decision
-	ours := string(b) == m.s.name() && !cached
+	older, err := m.age.begin(m)
+	if err != nil {
+		return err
+	}
+	same := string(b) == m.s.name() && !cached
+	older = same && older
+	ours := same && !older
 	m.f.News()
 	todo, err := m.s.todo(m.kind)
 	if err != nil {
@@ -205,6 +216,7 @@ func (m *Mirror) begin() error {
 			return err
 		}
 	}
+	reverted := 0
 	for name := range files {
 		r, ctx, err := m.s.current(m.kind, name)
 		if err != nil {
@@ -220,13 +232,29 @@ func (m *Mirror) begin() error {
 			continue
 		}
 		st := state{there: r.Value != nil, sum: sumOf(r.Value), ctx: ctx}
-		if !ours {
+		if older {
+			content, err := m.f.Read(name)
+			if err != nil && !errors.Is(err, errUnfit) {
+				return err
+			}
+			if err != nil || sumOf(content) != st.sum {
+				reverted++
+				if err := m.write(name); err != nil {
+					return err
+				}
+				continue
+			}
+		} else if !ours {
 			// Other contents are treated as older than the records.
 			if content, err := m.f.Read(name); err != nil || sumOf(content) != st.sum {
 				st.ctx = oplog.Vector{}
 			}
 		}
 		m.known[name] = st
+	}
+	if reverted > 0 {
+		m.s.log.Warn("the directory is an older copy, restored from a backup? what it has differently is no decision: writing what is recorded",
+			"path", m.f.Dir(), "kind", m.kind, "things", reverted)
 	}
 	f, _ := m.f.(initial)
 	if err := m.collect(!ours && f != nil && f.FoundIsOld()); err != nil {
@@ -267,6 +295,7 @@ func (m *Mirror) collect(old bool) error {
 			m.known[c.name] = st
 		}
 		changes, next = nil, nil
+		m.age.changed = true
 		return nil
 	}
 	add := func(name string, content []byte, st state) error {
@@ -411,6 +440,7 @@ func (m *Mirror) write(name string) error {
 		if err := m.f.Write(name, r.Value, was); err != nil {
 			return err
 		}
+		m.age.changed = true
 	}
 	m.known[name] = st
 	return nil

@@ -1,0 +1,79 @@
+package cluster
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"brine/test/daemontest"
+	"brine/test/eventually"
+)
+
+// kept copies a directory; back restores it.
+func kept(t *testing.T, dir string) (back func()) {
+	t.Helper()
+	copied := filepath.Join(daemontest.ShortDir(t), "copy")
+	must(t, os.CopyFS(copied, os.DirFS(dir)))
+	return func() {
+		t.Helper()
+		must(t, os.RemoveAll(dir))
+		must(t, os.CopyFS(dir, os.DirFS(copied)))
+	}
+}
+
+// TestHalfRestored: of a member's disk only the keys, or only the records of decisions, are restored from a backup. Keys that were deleted
+// since do not come back.
+func TestHalfRestored(t *testing.T) {
+	t.Parallel()
+	a := newApart(t, 3, "").start()
+	one := a.masters[0]
+	var gone, since []string
+	for i := range 6 {
+		gone, since = append(gone, fmt.Sprint("gone", i)), append(since, fmt.Sprint("since", i))
+	}
+	a.pend(one, append(gone, since...)...)
+	one.Accept(gone...)
+	for _, m := range a.masters {
+		isState(t, m, "gone5", "minions")
+		isState(t, m, "since5", "minions_pre")
+	}
+	for what, dir := range map[string]string{"its keys": "cluster", "its records": "var/cache/salt/master/brine"} {
+		one.Kill()
+		back := kept(t, one.Path(dir))
+		one.Start()
+		half := gone[:3]
+		gone = gone[3:]
+		for _, id := range half {
+			a.deleteKey(one, id)
+		}
+		one.Accept(since[:3]...)
+		for _, m := range a.masters {
+			isState(t, m, half[2], "")
+			isState(t, m, since[2], "minions")
+		}
+		one.Kill()
+		back()
+		one.Start()
+		eventually.Nil(t, soon, "all are equal", func() error {
+			r, err := check(one)
+			if err == nil && (!r.Equal || len(r.Masters) != 3) {
+				err = fmt.Errorf("%+v", r)
+			}
+			return err
+		})
+		for _, m := range a.masters {
+			for _, id := range half {
+				if s := state(m, id); s != "" {
+					t.Errorf("%s after a restore of %s: %s is in %q", m.Name, what, id, s)
+				}
+			}
+			for _, id := range since[:3] {
+				if s := state(m, id); s != "minions" {
+					t.Errorf("%s after a restore of %s: %s is in %q", m.Name, what, id, s)
+				}
+			}
+		}
+		since = since[3:]
+	}
+}
