@@ -63,11 +63,12 @@ TEST := $(GO) test -vet=off -ldflags='-s -w' -timeout 30m
 test: tools ## the tests of packages and of masters and minions in one process, but for the slowest
 	$(TEST) -p 4 -short brine/test/fleet $$($(GO) list $(PKGS) | grep -vE '^brine/($(SLOW))$$')
 
+# Two processors are idle for a third of the time with three packages at a time.
 test-all: tools ## all tests
-	$(TEST) -p 3 $(PKGS)
+	$(TEST) -p 4 brine/test/cluster brine/internal/catalogue/states/services brine/internal/catalogue/states/packages $(PKGS)
 
 race: tools ## under the race detector, which needs cgo, the tests that run Brine in their own process
-	CGO_ENABLED=1 $(TEST) -race $$($(GO) list $(PKGS) | grep -vE '^brine/($(APART))$$')
+	CGO_ENABLED=1 $(TEST) -p 3 -race $$($(GO) list $(PKGS) | grep -vE '^brine/($(APART))$$')
 
 fmt: ## fail if gofmt would change a file
 	@files=$$(gofmt -l bench cmd internal test); if [ -n "$$files" ]; then echo "gofmt these:"; echo "$$files"; exit 1; fi
