@@ -85,6 +85,9 @@ func iniPresent(_ context.Context, _ *state.Env, a iniPresentArgs) (state.Plan, 
 	top, would := value.NewDict(2), ""
 	for k, v := range sections.All() {
 		if _, ok := v.(*value.Dict); !ok {
+			if name := value.Str(k); f.Find(name) != nil {
+				return state.Plan{}, fn.Errorf("%s is a section of %s: give a map of its options, not %s", name, a.Name, value.Repr(v))
+			}
 			top.Set(k, v)
 		}
 	}

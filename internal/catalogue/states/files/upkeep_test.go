@@ -77,6 +77,11 @@ func TestOwnerRecordingIsTrue(t *testing.T) { statetest.Verify(t, "testdata/owne
 
 func TestINI(t *testing.T) { statetest.Run(t, upkeep("ini")) }
 
+// TestRare covers rare arguments and errors of ini.
+func TestRare(t *testing.T) { statetest.Run(t, upkeep("rare")) }
+
+func TestRareRecordingIsTrue(t *testing.T) { statetest.Verify(t, "testdata/rare") }
+
 func TestINIRecordingIsTrue(t *testing.T) { statetest.Verify(t, "testdata/ini") }
 
 // TestRecurseOfNothing checks that a directory is created even if none of its
