@@ -1,6 +1,7 @@
 package console
 
 import (
+	"encoding/json"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -96,6 +97,18 @@ changed: {test.succeed_with_changes: []}
 	}
 	s.sees("test.fail_without_changes: broken")
 	s.picture("states")
+
+	var saved string
+	s.Run(&saved, `let text = null;
+		const real = URL.createObjectURL;
+		URL.createObjectURL = (b) => { text = b.text(); return real(b); };
+		document.querySelector("#save-json").click();
+		URL.createObjectURL = real;
+		return await text;`)
+	var returns map[string]map[string]struct{ Comment string }
+	if err := json.Unmarshal([]byte(saved), &returns); err != nil || len(returns) != 2 || len(returns["alpha"]) != 3 {
+		t.Errorf("saved returns: %v %.500s", err, saved)
+	}
 
 	// Again on those that failed, with the same arguments, which are not in the address.
 	s.sees("Run it again on the failed (2)")

@@ -66,7 +66,11 @@ func (s *stage) lastStates(roots string) {
 	s.until("earlier jobs are offered", `document.querySelectorAll("#against option").length > 1`)
 	s.page("#/minions?severity=failed")
 	s.lists("alpha", "beta")
+	s.click("#same summary")
+	s.sees("salt-run fleet.minions severity=failed offset=0 limit=200")
+	s.sees("--data-urlencode client=runner --data-urlencode fun=fleet.minions --data-urlencode severity=failed")
 	s.page("#/minions/alpha")
+	s.until("another page closes it", `!document.querySelector("#same").open`)
 	s.sees("would change file.managed: " + target)
 	s.sees("test.fail_without_changes: broken")
 

@@ -83,15 +83,28 @@ export async function me() {
   return d;
 }
 
+// calls are the last reads of a page, the newest first: {fun, args} of runners, and {path} below /v1.
+export const calls = [];
+const maxCalls = 8;
+
+function note(call) {
+  const name = (c) => c.fun || c.path.split("?")[0];
+  const same = calls.findIndex((c) => name(c) === name(call));
+  if (same >= 0) calls.splice(same, 1);
+  calls.unshift(call);
+  calls.length = Math.min(calls.length, maxCalls);
+}
+
 // look reads what the master knows, by a function of the runner fleet.
 export async function look(fun, args) {
   const q = new URLSearchParams();
   for (const [k, v] of Object.entries(args || {})) if (v !== "" && v !== null && v !== undefined) q.set(k, v);
+  note({ fun: "fleet." + fun, args: [...q] });
   return (await send("look/" + fun + "?" + q)).return;
 }
 
 // read reads a path below /v1, and remove deletes what it names.
-export const read = (path) => send("../v1/" + path);
+export const read = (path) => { note({ path }); return send("../v1/" + path); };
 export const remove = (path) => send("../v1/" + path, { method: "DELETE" });
 export const write = (path, data) => send("../v1/" + path, json(data));
 

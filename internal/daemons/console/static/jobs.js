@@ -1,4 +1,4 @@
-import { h, fill, table, row, status, say, ask } from "./dom.js";
+import { h, fill, table, row, status, say, ask, save } from "./dom.js";
 import { look, write } from "./api.js";
 import { store, watch } from "./store.js";
 import { result } from "./result.js";
@@ -86,7 +86,11 @@ export function job(main, { part: jid, query, user }) {
       fill(done, h("span", { class: "error" }, e.message));
     }
   } } }, "Kill");
+  // Returns that are too large for the page are left out.
+  const asJSON = h("button", { type: "button", id: "save-json", hidden: true, on: { click: () => save(jid + ".json", "application/json",
+    JSON.stringify(Object.fromEntries(ids.filter((id) => results.has(id) && !results.get(id).cut).map((id) => [id, results.get(id).return])), null, 2) + "\n") } }, "Save the returns as JSON");
   const offer = () => {
+    asJSON.hidden = results.size === 0;
     if (!user.commands || !job) return;
     const failed = failures().length, open = missing().length;
     for (const [e, shown, text] of [[whole, true, "Run it again"], [onFailed, failed > 0, "Run it again on the failed (" + failed + ")"],
@@ -212,7 +216,7 @@ export function job(main, { part: jid, query, user }) {
     live();
     draw(true);
   };
-  fill(main, h("h1", {}, "Job"), error, about, query.get("against") && comparison(jid, query.get("against")), counts, bar, h("p", { class: "words", id: "acts" }, whole, onFailed, onMissing, kill), done, h("div", { class: "fields" }, h("div", {}, h("label", { for: "f-only" }, "Show"), only)), groups, list);
+  fill(main, h("h1", {}, "Job"), error, about, query.get("against") && comparison(jid, query.get("against")), counts, bar, h("p", { class: "words", id: "acts" }, whole, onFailed, onMissing, kill, asJSON), done, h("div", { class: "fields" }, h("div", {}, h("label", { for: "f-only" }, "Show"), only)), groups, list);
   load();
   let reading = null;
   const ends = [watch("jobs", () => { live(); draw(false); }),

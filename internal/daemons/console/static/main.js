@@ -1,7 +1,7 @@
 // The frame of the console: sign-in, navigation, keys of the keyboard, and the pages.
 
 import { h, fill, say, ask } from "./dom.js";
-import { boot, me, logout, onEnd } from "./api.js";
+import { boot, me, logout, onEnd, calls } from "./api.js";
 import { store, watch, reset } from "./store.js";
 import { open, close } from "./stream.js";
 import { signIn, fromProvider } from "./signin.js";
@@ -10,7 +10,7 @@ import { overview } from "./overview.js";
 import { minions, minion } from "./minions.js";
 import { keys } from "./keys.js";
 import { jobs, job } from "./jobs.js";
-import { runPage } from "./run.js";
+import { runPage, quoted } from "./run.js";
 import { events } from "./events.js";
 import { statesPage } from "./states.js";
 import { past, pastOf } from "./history.js";
@@ -78,7 +78,19 @@ function frame() {
         h("button", { type: "button", id: "go", on: { click: openPalette } }, "Go to Ctrl-K"),
         h("button", { type: "button", id: "help", on: { click: help } }, "Keys ?"),
         h("button", { type: "button", id: "sign-out", on: { click: signOut } }, "Sign out")),
-      banner, main)));
+      banner, main, h("footer", {}, same()))));
+}
+
+// same shows what a page has read as lines for a shell.
+function same() {
+  const list = h("div", {});
+  const url = quoted(location.origin + location.pathname.replace(/\/console\/.*$/, ""));
+  const token = "-H 'X-Auth-Token: TOKEN'";
+  const lines = () => (calls.length === 0 ? [["curl -sN", url + "/v1/events", token]] : calls.flatMap((c) => (c.path ? [["curl -s", quoted(location.origin + location.pathname.replace(/\/console\/.*$/, "") + "/v1/" + c.path), token]] : [
+    ["salt-run", c.fun, ...c.args.map(([k, v]) => quoted(k + "=" + v))],
+    ["curl -s", url, token, ...[["client", "runner"], ["fun", c.fun], ...c.args].map(([k, v]) => "--data-urlencode " + quoted(k + "=" + v))]])));
+  return h("details", { id: "same", on: { toggle: (e) => { if (e.target.open) fill(list, lines().map((l) => h("p", { class: "data" }, l.join(" ")))); } } },
+    h("summary", {}, "The same on the command line, and for the REST API"), list);
 }
 
 const allowed = (p) => (!p.needs || user.may[p.needs]) && !(p.off && p.off());
@@ -90,6 +102,8 @@ async function route() {
   const id = at.name + "/" + at.part;
   leave();
   leave = () => {};
+  calls.length = 0;
+  document.getElementById("same").open = false;
   for (const a of app.querySelectorAll("nav a")) {
     if (a.dataset.page === at.name) a.setAttribute("aria-current", "page");
     else a.removeAttribute("aria-current");
