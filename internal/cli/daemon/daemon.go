@@ -209,9 +209,12 @@ func (b *blueprint) check(ctx context.Context, env *frame.Env, c *common, path s
 			k.directory(filepath.Dir(c.log.File))
 		}
 	}
+	if st, err := os.Stat(c.pidFile); err == nil && st.IsDir() {
+		k.warn("cannot write the pid file: %s is a directory", c.pidFile)
+	}
 	if c.user != "" {
 		if _, err := user.Lookup(c.user); err != nil {
-			k.fault("%s: %v", cmp.Or(c.userOption, "user"), err)
+			k.fault("%s: %v", cmp.Or(c.userOption, "user"), noUserError(c.user))
 		}
 	}
 	c.check(ctx, k)

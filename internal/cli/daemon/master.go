@@ -35,9 +35,7 @@ func loadMaster(t *config.Tree, _ bool, log *slog.Logger) (*common, error) {
 		cacheDir: cfg.Files.CacheDir, directories: []string{cfg.Files.PKIDir, cfg.Files.CacheDir, cfg.Files.SockDir},
 		check: func(_ context.Context, c *checker) {
 			c.key(filepath.Join(cfg.Files.PKIDir, "master.pem"), cfg.Options.KeyPass)
-			if endpoints, err := cfg.Network.Endpoints(); err != nil {
-				c.fault("%v", err)
-			} else {
+			if endpoints, err := cfg.Network.Endpoints(); err == nil { // masterConfig returns the error
 				c.ports(endpoints, noted(cfg.Files.PIDFile, "salt-master"))
 			}
 			if mc, err := masterConfig(cfg, t, log); err != nil {

@@ -63,6 +63,17 @@ func loadSyndic(t *config.Tree, _ bool, log *slog.Logger) (*common, error) {
 		cacheDir: f.CacheDir, directories: []string{own.Files.PKIDir, f.CacheDir},
 		check: func(ctx context.Context, c *checker) {
 			c.key(filepath.Join(own.Files.PKIDir, "minion.pem"), "")
+			sc, err := syndicConfig(cfg, own, tree, log)
+			if err == nil {
+				_, err = sc.Addresses()
+			}
+			if err == nil {
+				_, err = named.ClientTLS(cfg.Network.Transport, cfg.Network.SSL)
+			}
+			if err != nil {
+				c.fault("%v", err)
+				return
+			}
 			c.masters(ctx, o.Masters)
 		},
 		build: func(ctx context.Context, log *slog.Logger) (service, error) {
@@ -72,27 +83,14 @@ func loadSyndic(t *config.Tree, _ bool, log *slog.Logger) (*common, error) {
 }
 
 func newSyndic(ctx context.Context, cfg *config.Master, own *config.Minion, tree *config.Tree, log *slog.Logger) (*syndic.Syndic, error) {
-	tr, err := named.New(own.Network.Transport, log)
+	sc, err := syndicConfig(cfg, own, tree, log)
 	if err != nil {
 		return nil, err
 	}
-	dial, subscribe, err := own.Network.Dial()
-	if err != nil {
+	if sc.Lower, err = newLower(cfg, log); err != nil {
 		return nil, err
 	}
-	opts, err := config.Dump(tree, own)
-	if err != nil {
-		return nil, err
-	}
-	lower, err := newLower(cfg, log)
-	if err != nil {
-		return nil, err
-	}
-	port := cfg.Syndic.MasterPort
-	if port == 0 {
-		port = own.Options.MasterPort
-	}
-	id := own.Files.ID
+	id, opts := sc.ID, sc.Opts
 	offered := value.NewDict(0)
 	if len(own.Options.AutosignGrains) > 0 {
 		g := own.Grains
@@ -101,12 +99,34 @@ func newSyndic(ctx context.Context, cfg *config.Master, own *config.Minion, tree
 			log.Error("cannot collect some grains", "err", err)
 		}
 	}
-	return syndic.New(syndic.Config{
-		ID: id, MasterID: cfg.Files.MasterID, PKIDir: own.Files.PKIDir, CacheDir: cfg.Files.CacheDir, Keysize: own.Files.Keysize, Options: cfg.Syndic,
+	sc.Grains = func() *value.Dict { return offered }
+	return syndic.New(sc, log)
+}
+
+// syndicConfig returns the configuration of a syndic without its connection to the master of this
+// machine and its grains.
+func syndicConfig(cfg *config.Master, own *config.Minion, tree *config.Tree, log *slog.Logger) (syndic.Config, error) {
+	tr, err := named.New(own.Network.Transport, log)
+	if err != nil {
+		return syndic.Config{}, err
+	}
+	dial, subscribe, err := own.Network.Dial()
+	if err != nil {
+		return syndic.Config{}, err
+	}
+	opts, err := config.Dump(tree, own)
+	if err != nil {
+		return syndic.Config{}, err
+	}
+	port := cfg.Syndic.MasterPort
+	if port == 0 {
+		port = own.Options.MasterPort
+	}
+	return syndic.Config{
+		ID: own.Files.ID, MasterID: cfg.Files.MasterID, PKIDir: own.Files.PKIDir, CacheDir: cfg.Files.CacheDir, Keysize: own.Files.Keysize, Options: cfg.Syndic,
 		Port: port, IPOnly: own.Options.MasterURIFormat == "ip_only", Link: own.Options.LinkOptions, Handshake: own.Handshake, Transport: tr,
-		Dial: dial, SubscribeDial: subscribe, Opts: opts, Grains: func() *value.Dict { return offered }, Lower: lower,
-		CommandTimeout: cfg.Client.Timeout + cfg.Client.GatherJobTimeout,
-	}, log)
+		Dial: dial, SubscribeDial: subscribe, Opts: opts, CommandTimeout: cfg.Client.Timeout + cfg.Client.GatherJobTimeout,
+	}, nil
 }
 
 // newLower returns the connection to the master of this machine.

@@ -17,6 +17,7 @@ import (
 	"brine/internal/files/fileserver/backends"
 	"brine/internal/py/value"
 	"brine/internal/sls/pillar"
+	"brine/internal/sls/render"
 	"brine/internal/store/returner"
 )
 
@@ -53,6 +54,7 @@ func (t *Tree) ownModules(kind string) []string {
 var (
 	commonUnits = []unitOption{
 		{"output", value.Split, outputters, "output", ""},
+		{"renderer", rendererNames, render.Names, "renderers", ""},
 	}
 	// dataUnits are the sources of files and pillar, of a master and of a masterless minion.
 	dataUnits = []unitOption{
@@ -121,6 +123,15 @@ func missingUnit(key, name string, known []string, lost string) Unsupported {
 
 // outputters returns the values of the option output: text is another name for txt.
 func outputters() []string { return append(output.Names(), "text") }
+
+// rendererNames reads a pipe of renderers.
+func rendererNames(v any) []string {
+	spec, _ := v.(string)
+	if spec == "" {
+		return nil
+	}
+	return render.NamesIn(spec)
+}
 
 // keys reads the keys of a map.
 func keys(v any) (names []string) {

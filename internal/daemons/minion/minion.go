@@ -193,6 +193,9 @@ func checkOptions(cfg *Config) error {
 
 // reportBroken logs the parts of the configuration that cannot work, without which the minion runs.
 func (m *Minion) reportBroken() {
+	if err := m.cfg.Options.CheckStartup(); err != nil {
+		m.log.Error("not running the startup states", "err", err)
+	}
 	m.schedule.Check()
 	m.beacons.Check()
 	m.returners.Check()

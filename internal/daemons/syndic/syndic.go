@@ -151,6 +151,18 @@ func New(cfg Config, log *slog.Logger) (*Syndic, error) {
 	return s, nil
 }
 
+// Addresses returns the addresses of the masters of masters.
+func (cfg *Config) Addresses() (addrs []address.Master, err error) {
+	for _, name := range cfg.Options.Masters {
+		addr, err := address.Parse(name, cfg.Port, cfg.IPOnly)
+		if err != nil {
+			return nil, salt.Errorf(salt.Invalid, "syndic_master: %w", err)
+		}
+		addrs = append(addrs, addr)
+	}
+	return addrs, nil
+}
+
 // addUppers makes the links to the masters of masters.
 func (s *Syndic) addUppers(signer *handshake.Minion, fingerprint string) error {
 	cfg := &s.cfg
@@ -161,13 +173,9 @@ func (s *Syndic) addUppers(signer *handshake.Minion, fingerprint string) error {
 		Notify: func(roles.Event) {}, Ready: func(*link.Link) {}, PillarChanged: func() {},
 		Report: func(string, *value.Dict) { s.wakeUppers() }, Syndic: true, Log: s.log,
 	}
-	var addrs []address.Master
-	for _, name := range cfg.Options.Masters {
-		addr, err := address.Parse(name, cfg.Port, cfg.IPOnly)
-		if err != nil {
-			return salt.Errorf(salt.Invalid, "syndic_master: %w", err)
-		}
-		addrs = append(addrs, addr)
+	addrs, err := cfg.Addresses()
+	if err != nil {
+		return err
 	}
 	trust, err := trustOf(cfg.PKIDir, addrs)
 	if err != nil {

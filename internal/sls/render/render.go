@@ -261,6 +261,18 @@ func (r *Renderer) parsePipe(req *Request) ([]pipeStep, error) {
 	return out, nil
 }
 
+// NamesIn returns the names of the renderers in a pipe, such as the value of the option renderer.
+func NamesIn(spec string) (names []string) {
+	if s, ok := oldPipe(spec); ok {
+		spec = s
+	}
+	for _, part := range strings.Split(spec, "|") {
+		name, _, _ := strings.Cut(strings.TrimSpace(part), " ")
+		names = append(names, name)
+	}
+	return names
+}
+
 // oldPipe converts renderer names from Salt versions without pipes.
 func oldPipe(spec string) (string, bool) {
 	data, template, ok := strings.Cut(spec, "_")

@@ -38,6 +38,12 @@ func (o *Options) startupLoad(id string, now time.Time) (*value.Dict, error) {
 	return value.DictOf("fun", fun, "arg", arg, "jid", salt.NewJID(now), "tgt", id, startupKey, o.StartupStates), nil
 }
 
+// CheckStartup returns why startup_states cannot run.
+func (o *Options) CheckStartup() error {
+	_, err := o.startupLoad("", time.Now())
+	return err
+}
+
 // startupKey is the key that marks the job of startup_states.
 const startupKey = "startup_states"
 
