@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"brine/test/daemontest"
@@ -75,5 +76,48 @@ func TestHalfRestored(t *testing.T) {
 			}
 		}
 		since = since[3:]
+	}
+}
+
+// TestDamagedKeyFiles: key files of a member that was stopped are damaged, as after a power failure. That is no decision: no master loses the
+// key of the minion, and the member gets it back.
+func TestDamagedKeyFiles(t *testing.T) {
+	t.Parallel()
+	a := newApart(t, 3, "").start()
+	one := a.masters[0]
+	var ids []string
+	for i := range 3 {
+		ids = append(ids, fmt.Sprint("k", i))
+	}
+	a.pend(one, ids...)
+	one.Accept(ids...)
+	for _, m := range a.masters {
+		isState(t, m, ids[2], "minions")
+	}
+	path := func(m *node, id string) string { return m.Path("cluster/minions/" + id) }
+	want := map[string]string{}
+	for _, id := range ids {
+		b, err := os.ReadFile(path(one, id))
+		must(t, err)
+		want[id] = string(b)
+	}
+	one.Kill()
+	for i, id := range ids {
+		b := want[id]
+		damaged := []string{"", b[:len(b)/2], strings.Repeat("\x00", len(b))}[i]
+		must(t, os.WriteFile(path(one, id), []byte(damaged), 0o644))
+	}
+	one.Start()
+	a.equal(one, 3, map[string]int{"key": len(ids)})
+	for _, m := range a.masters {
+		for _, id := range ids {
+			eventually.Nil(t, soon, m.Name+" has the key of "+id, func() error {
+				b, err := os.ReadFile(path(m, id))
+				if err == nil && string(b) != want[id] {
+					err = fmt.Errorf("%q", b)
+				}
+				return err
+			})
+		}
 	}
 }

@@ -361,6 +361,18 @@ func (f *Keys) readOnce(id string) ([]byte, error) {
 	return msgpack.Marshal(d, msgpack.NewSpec)
 }
 
+// Damaged implements fragile: a key is empty, has only zero bytes, or lacks its end.
+func (f *Keys) Damaged(now, recorded []byte) bool {
+	keys, had := keysByDir(now), keysByDir(recorded)
+	for dir, key := range keys {
+		whole := had[dir]
+		if len(key) > len(whole) || key == whole || strings.Trim(key, "\x00") != "" && !strings.HasPrefix(whole, key) {
+			return false
+		}
+	}
+	return len(keys) > 0
+}
+
 // Who implements Known.
 func (f *Keys) Who(id string, was, is []byte) (who, how string) {
 	return f.Decisions.Who(id, keysByDir(was), keysByDir(is))

@@ -49,6 +49,12 @@ var _ Known = (*Keys)(nil)
 // initial is a FileSet whose contents may be older than any record if the directory does not belong to the records.
 type initial interface{ FoundIsOld() bool }
 
+// fragile is a FileSet that recognizes what a crash of the machine leaves of a file.
+type fragile interface {
+	// Damaged reports whether a content is only a rest of the recorded one.
+	Damaged(now, recorded []byte) bool
+}
+
 // Mirror records changes of files in a directory, and applies records from other masters to it.
 type Mirror struct {
 	s    *Store
@@ -347,6 +353,13 @@ func (m *Mirror) collect(old bool) error {
 			m.known[name] = st
 			continue
 		}
+		if ok && old.there && !m.ready {
+			if mended, err := m.mend(name, content); err != nil {
+				return err
+			} else if mended {
+				continue
+			}
+		}
 		if err := add(name, content, st); err != nil {
 			return err
 		}
@@ -375,6 +388,20 @@ func (m *Mirror) collect(old bool) error {
 		by.Looked()
 	}
 	return nil
+}
+
+// mend writes what is recorded if a file was damaged while the process was stopped: that is no decision.
+func (m *Mirror) mend(name string, content []byte) (mended bool, err error) {
+	f, ok := m.f.(fragile)
+	if !ok {
+		return false, nil
+	}
+	r, err := m.s.Get(m.kind, name)
+	if err != nil || r == nil || !f.Damaged(content, r.Value) {
+		return false, err
+	}
+	m.s.log.Warn("replicated file is damaged; writing what is recorded", "path", m.f.Dir(), "kind", m.kind, "name", name)
+	return true, m.write(name)
 }
 
 // list returns the files to check, and which other files it covers.
