@@ -37,6 +37,15 @@ func TestAPT(t *testing.T) {
 
 func TestAPTRecordingIsTrue(t *testing.T) { statetest.Verify(t, "testdata/apt") }
 
+// TestParity covers rare arguments and errors of the states pkg.
+func TestParity(t *testing.T) {
+	tools.Slow(t)
+	statetest.Needs(t, "apt-get", "dpkg-deb", "/var/lib/dpkg", "/var/lib/apt", "/var/cache/apt")
+	statetest.Run(t, table("parity"))
+}
+
+func TestParityRecordingIsTrue(t *testing.T) { statetest.Verify(t, "testdata/parity") }
+
 // TestUnnamed checks that name may be null if pkgs has the names.
 func TestUnnamed(t *testing.T) {
 	statetest.Needs(t, "apt-get", "dpkg-deb", "/var/lib/dpkg", "/var/lib/apt", "/var/cache/apt")
