@@ -280,6 +280,7 @@ func (a *args) timeout() (time.Duration, error) {
 	case bool:
 		seconds = 1 // True is 1 in Python
 	default:
+		//lint:ignore ST1005 it is the text of Salt
 		return 0, fmt.Errorf("Error: timeout %s must be a number", value.Str(a.Timeout))
 	}
 	const most = 1 << 33 // maximum seconds of a Duration

@@ -33,8 +33,8 @@ type grainArgs struct {
 
 func (a grainArgs) path() string { return strings.ReplaceAll(a.Name, a.Delim, ":") }
 
-// named lets a result have the path as its name, as in Salt.
-func named(plan *state.Plan, name, path string) {
+// nameByPath lets a result have the path as its name, as in Salt.
+func nameByPath(plan *state.Plan, name, path string) {
 	if name == path {
 		return
 	}
@@ -55,7 +55,7 @@ func (grains) get(ctx context.Context, e *state.Env, path string) (v any, ok boo
 }
 
 func (g grains) exists(ctx context.Context, e *state.Env, a grainArgs) (plan state.Plan, err error) {
-	defer named(&plan, a.Name, grainArgs{a.Name, a.Delim}.path())
+	defer nameByPath(&plan, a.Name, grainArgs{a.Name, a.Delim}.path())
 	_, ok, err := g.get(ctx, e, a.path())
 	if err == nil && !ok {
 		err = fn.Errorf("Grain does not exist")
@@ -81,7 +81,7 @@ func (grains) set(ctx context.Context, e *state.Env, path string, v any, kw *val
 }
 
 func (g grains) present(ctx context.Context, e *state.Env, a grainPresentArgs) (plan state.Plan, err error) {
-	defer named(&plan, a.Name, grainArgs{a.Name, a.Delim}.path())
+	defer nameByPath(&plan, a.Name, grainArgs{a.Name, a.Delim}.path())
 	path := grainArgs{a.Name, a.Delim}.path()
 	now, ok, err := g.get(ctx, e, path)
 	if err != nil {
@@ -115,7 +115,7 @@ type grainAbsentArgs struct {
 }
 
 func (g grains) absent(ctx context.Context, e *state.Env, a grainAbsentArgs) (plan state.Plan, err error) {
-	defer named(&plan, a.Name, grainArgs{a.Name, a.Delim}.path())
+	defer nameByPath(&plan, a.Name, grainArgs{a.Name, a.Delim}.path())
 	path := grainArgs{a.Name, a.Delim}.path()
 	now, ok, err := g.get(ctx, e, path)
 	switch {
@@ -153,7 +153,7 @@ func contains(l *value.List, v any) bool {
 }
 
 func (g grains) append(ctx context.Context, e *state.Env, a grainAppendArgs) (plan state.Plan, err error) {
-	defer named(&plan, a.Name, grainArgs{a.Name, a.Delim}.path())
+	defer nameByPath(&plan, a.Name, grainArgs{a.Name, a.Delim}.path())
 	path, text := grainArgs{a.Name, a.Delim}.path(), value.Str(a.Value)
 	now, ok, err := g.get(ctx, e, path)
 	if err != nil {
@@ -201,7 +201,7 @@ type grainListArgs struct {
 }
 
 func (g grains) listPresent(ctx context.Context, e *state.Env, a grainListArgs) (plan state.Plan, err error) {
-	defer named(&plan, a.Name, grainArgs{a.Name, a.Delim}.path())
+	defer nameByPath(&plan, a.Name, grainArgs{a.Name, a.Delim}.path())
 	path, wanted := grainArgs{a.Name, a.Delim}.path(), a.Value
 	now, ok, err := g.get(ctx, e, path)
 	if err != nil {
@@ -254,7 +254,7 @@ func (g grains) listPresent(ctx context.Context, e *state.Env, a grainListArgs) 
 }
 
 func (g grains) listAbsent(ctx context.Context, e *state.Env, a grainListArgs) (plan state.Plan, err error) {
-	defer named(&plan, a.Name, grainArgs{a.Name, a.Delim}.path())
+	defer nameByPath(&plan, a.Name, grainArgs{a.Name, a.Delim}.path())
 	path := grainArgs{a.Name, a.Delim}.path()
 	now, _, err := g.get(ctx, e, path)
 	if err != nil {

@@ -236,7 +236,7 @@ func or(v, otherwise any) any {
 	return v
 }
 
-var errNoObject = errors.New("script JSON output must be a JSON object (e.g., {})!")
+var errNoObject = errors.New("script JSON output must be a JSON object (e.g., {})!") //lint:ignore ST1005 it is the text of Salt
 
 // parse parses the output of a stateful command: a JSON object, or name=value
 // pairs in the last line. rest is the output before it.
