@@ -121,3 +121,43 @@ func TestDamagedKeyFiles(t *testing.T) {
 		}
 	}
 }
+
+// TestTwoRestored: the disks of two of three members are restored from backups at once. What was decided since stays decided.
+func TestTwoRestored(t *testing.T) {
+	t.Parallel()
+	a := newApart(t, 3, "").start()
+	one, two := a.masters[0], a.masters[1]
+	a.pend(one, "gone0", "gone1", "since")
+	one.Accept("gone0", "gone1")
+	for _, m := range a.masters {
+		isState(t, m, "gone1", "minions")
+	}
+	one.Kill()
+	two.Kill()
+	backOne, backTwo := disk(t, one), disk(t, two)
+	one.Start()
+	two.Start()
+	a.deleteKey(one, "gone0")
+	a.deleteKey(two, "gone1")
+	one.Accept("since")
+	decided := func() {
+		t.Helper()
+		for _, m := range a.masters {
+			isState(t, m, "gone0", "")
+			isState(t, m, "gone1", "")
+			isState(t, m, "since", "minions")
+		}
+	}
+	decided()
+	one.Kill()
+	two.Kill()
+	backOne()
+	backTwo()
+	if s := state(one, "gone0"); s != "minions" {
+		t.Fatalf("this is no backup: gone0 is in %q", s)
+	}
+	one.Start()
+	two.Start()
+	a.equal(one, 3, map[string]int{"key": 1})
+	decided()
+}
