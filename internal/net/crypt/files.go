@@ -176,8 +176,7 @@ func writeNew(dir, name string, data []byte, mode fs.FileMode) error {
 			return err
 		}
 	}
-	syncDir(dir)
-	return nil
+	return atomicfile.SyncDir(dir)
 }
 
 // writeTemp writes data to a new file in dir and returns its path.
@@ -199,12 +198,4 @@ func writeTemp(dir string, data []byte, mode fs.FileMode) (path string, err erro
 		return "", err
 	}
 	return f.Name(), f.Sync()
-}
-
-// syncDir flushes a new name, if the file system supports it.
-func syncDir(dir string) {
-	if d, err := os.Open(dir); err == nil {
-		_ = d.Sync()
-		d.Close()
-	}
 }
