@@ -130,12 +130,22 @@ func withChanges(ctx context.Context, m Manager, do func(before map[string]strin
 // presentStates are the states in which a package counts as installed.
 var presentStates = []State{Installed, PurgeDesired}
 
-// satisfies reports whether a version matches a condition: an operator and a
-// version, a version with or without "=", or a pattern with *.
-func satisfies(ctx context.Context, m Manager, version, condition string) (bool, error) {
+// satisfies reports whether a version matches all conditions, which are separated by
+// commas: an operator and a version, a version with or without "=", or a pattern with *.
+func satisfies(ctx context.Context, m Manager, version, conditions string) (bool, error) {
+	for c := range strings.SplitSeq(conditions, ",") {
+		if ok, err := satisfiesOne(ctx, m, version, strings.TrimSpace(c)); !ok || err != nil {
+			return false, err
+		}
+	}
+	return true, nil
+}
+
+func satisfiesOne(ctx context.Context, m Manager, version, condition string) (bool, error) {
 	op, want := operator(condition)
-	if op == "=" {
-		return version == want || strings.Contains(want, "*") && wildcard(want, version), nil
+	if op == "=" || op == "!=" {
+		same := version == want || strings.Contains(want, "*") && wildcard(want, version)
+		return same == (op == "="), nil
 	}
 	c, err := m.Compare(ctx, version, want)
 	switch op {
@@ -151,7 +161,7 @@ func satisfies(ctx context.Context, m Manager, version, condition string) (bool,
 
 // operator splits a condition.
 func operator(condition string) (op, version string) {
-	for _, op := range []string{">=", "<=", "==", ">", "<", "="} {
+	for _, op := range []string{">=", "<=", "==", "!=", ">", "<", "="} {
 		if v, ok := strings.CutPrefix(condition, op); ok {
 			if op == "==" {
 				op = "="
@@ -203,7 +213,7 @@ func pick(ctx context.Context, m interface {
 	Changer
 }, t Target, o Options) (string, error) {
 	op, version := operator(t.Version)
-	if t.Version == "" || op == "=" && !strings.Contains(version, "*") {
+	if t.Version == "" || op == "=" && !strings.ContainsAny(version, "*,") {
 		return version, nil
 	}
 	available, err := m.Versions(ctx, t.Name, o)

@@ -144,6 +144,14 @@ func TestRealAPT(t *testing.T) {
 	}
 	c, err = a.Install(ctx, []Target{{Name: "hello-tiny", Version: "1.*"}}, InstallOptions{})
 	check("downgrade", c, err, "map[hello-tiny:{2.0 1.0}]")
+	c, err = a.Install(ctx, []Target{{Name: "hello-tiny", Version: ">1.0, !=1.5"}}, InstallOptions{})
+	check("two conditions", c, err, "map[hello-tiny:{1.0 2.0}]")
+	c, err = a.Install(ctx, []Target{{Name: "hello-tiny", Version: ">=1.0,<2.0"}}, InstallOptions{})
+	check("two other conditions", c, err, "map[hello-tiny:{2.0 1.0}]")
+	if _, err = a.Install(ctx, []Target{{Name: "hello-tiny", Version: ">1.0,!=2.0"}}, InstallOptions{}); err == nil ||
+		err.Error() != "no version matching 'hello-tiny>1.0,!=2.0' could be found (available: 2.0, 1.0)" {
+		t.Errorf("conditions that no version satisfies: %v", err)
+	}
 	c, err = a.Upgrade(ctx, InstallOptions{Options: Options{Dist: true}})
 	check("upgrade", c, err, "map[hello-tiny:{1.0 2.0}]")
 	files, err := a.Files(ctx, []string{"hello-tiny"})
