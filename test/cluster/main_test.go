@@ -35,15 +35,18 @@ const soon = 90 * time.Second
 
 // fleet is a set of masters on one shared directory. They are named by their addresses.
 type fleet struct {
-	t       *testing.T
+	t *testing.T
+	// shared is the shared directory. shares are its paths, one for each master that newFleet makes.
 	shared  string
+	shares  []string
 	masters []*node
 }
 
 // newFleet configures a master of each kind.
 func newFleet(t *testing.T, more string, kinds ...kind) *fleet {
 	t.Helper()
-	f := &fleet{t: t, shared: daemontest.ShortDir(t)}
+	shares := daemontest.Shared(t, len(kinds))
+	f := &fleet{t: t, shared: shares[0], shares: shares}
 	var hosts []string
 	for range kinds {
 		hosts = append(hosts, daemontest.Host())
@@ -63,19 +66,20 @@ func newFleet(t *testing.T, more string, kinds ...kind) *fleet {
 // master configures a master whose cachedir is the shared one.
 func (f *fleet) master(k kind, host string, peers []string, more string) *node {
 	f.t.Helper()
-	n := daemontest.NewMaster(f.t, k, host, host, f.options(peers)+more)
+	shared := f.shared
+	if i := len(f.masters); i < len(f.shares) {
+		shared = f.shares[i]
+	}
+	n := daemontest.NewMaster(f.t, k, host, host, fmt.Sprintf("cluster_id: test\ncluster_peers: [%s]\ncluster_pki_dir: %s/pki\ncluster_pool_port: %d\n",
+		strings.Join(peers, ", "), shared, poolPort)+more)
 	if err := os.MkdirAll(n.Path("var/cache/salt"), 0o755); err != nil {
 		f.t.Fatal(err)
 	}
 	// root_dir is prepended to cachedir, so that the shared directory cannot be named directly.
-	if err := os.Symlink(filepath.Join(f.shared, "cache"), n.Path("var/cache/salt/master")); err != nil {
+	if err := os.Symlink(filepath.Join(shared, "cache"), n.Path("var/cache/salt/master")); err != nil {
 		f.t.Fatal(err)
 	}
 	return n
-}
-
-func (f *fleet) options(peers []string) string {
-	return fmt.Sprintf("cluster_id: test\ncluster_peers: [%s]\ncluster_pki_dir: %s/pki\ncluster_pool_port: %d\n", strings.Join(peers, ", "), f.shared, poolPort)
 }
 
 // start runs all masters.

@@ -13,10 +13,13 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"testing"
+	"time"
 
+	"brine/test/eventually"
 	"brine/test/tools"
 )
 
@@ -93,6 +96,29 @@ func ShortDir(t testing.TB) string {
 	}
 	t.Cleanup(func() { os.RemoveAll(dir) })
 	return dir
+}
+
+// Shared returns the paths of a new directory that n masters share, one for each. BRINE_SHARE names directories, separated by colons, at
+// which a file system of several machines, such as GlusterFS or NFS, is mounted more than once: each master then uses a mount of its own in
+// turn, with its caches. Without it there is one local directory.
+func Shared(t testing.TB, n int) []string {
+	t.Helper()
+	mounts := filepath.SplitList(os.Getenv("BRINE_SHARE"))
+	if len(mounts) == 0 {
+		return slices.Repeat([]string{ShortDir(t)}, n)
+	}
+	dir, err := os.MkdirTemp(mounts[0], "bri")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { os.RemoveAll(dir) })
+	var out []string
+	for i := range n {
+		path := filepath.Join(mounts[i%len(mounts)], filepath.Base(dir))
+		eventually.Nil(t, time.Minute, "the directory is at "+path, func() error { _, err := os.Stat(path); return err })
+		out = append(out, path)
+	}
+	return out
 }
 
 var hosts atomic.Int32

@@ -92,14 +92,14 @@ func bosses(t *testing.T, n int, more string) []*boss {
 // sharing are the masters of a cluster with one directory for keys and caches. Each is named by its address.
 func sharing(t *testing.T, n int, more string) []*boss {
 	t.Helper()
-	shared := daemontest.ShortDir(t)
+	shares := daemontest.Shared(t, n)
 	var hosts []string
 	for range n {
 		hosts = append(hosts, daemontest.Host())
 	}
 	var out []*boss
 	for i, host := range hosts {
-		peers := slices.Delete(slices.Clone(hosts), i, i+1)
+		peers, shared := slices.Delete(slices.Clone(hosts), i, i+1), shares[i]
 		b := newBossAt(t, host, host, fmt.Sprintf("cluster_id: test\ncluster_peers: [%s]\ncluster_pki_dir: %s/pki\n%s",
 			strings.Join(peers, ", "), shared, more))
 		for _, dir := range []string{shared + "/pki", shared + "/cache", b.Path("var/cache/salt")} {
