@@ -431,7 +431,7 @@ func TestJobCacheOfTheUser(t *testing.T) {
 				t.Errorf("the check before the start: %v, want %s", got, want)
 			}
 		}
-		if got := master.CheckStart(cfg, slog.New(slog.DiscardHandler)); got != nil {
+		if got := master.CheckStart(cfg, slog.New(slog.DiscardHandler)); len(got) > 0 {
 			t.Errorf("the check before the start: %v", got)
 		}
 	})
