@@ -82,6 +82,11 @@ func (f *fleet) master(k kind, host string, peers []string, more string) *node {
 	return n
 }
 
+// mounted reports whether masters reach the shared directory through different mounts (BRINE_SHARE).
+func (f *fleet) mounted() bool {
+	return slices.ContainsFunc(f.shares, func(dir string) bool { return dir != f.shared })
+}
+
 // start runs all masters.
 func (f *fleet) start() *fleet {
 	f.t.Helper()

@@ -474,10 +474,10 @@ func (s *Store) Move(id string, from, to State) error {
 	}
 	s.announce(from, to, id, pub)
 	src, dst := s.path(from, id), s.path(to, id)
-	err = os.Rename(src, dst) // rename: moves a key
+	err = rename(src, dst)
 	if errors.Is(err, fs.ErrNotExist) {
 		if err = makeDir(filepath.Dir(dst), 0o755); err == nil {
-			err = os.Rename(src, dst) // rename: moves a key
+			err = rename(src, dst)
 		}
 	}
 	s.forget(id)
@@ -485,6 +485,26 @@ func (s *Store) Move(id string, from, to State) error {
 		return s.failed("move", from, id, fmt.Errorf("to %s: %w", dst, atomicfile.Cause(err)))
 	}
 	return s.failed("move", from, id, cmp.Or(atomicfile.SyncDir(filepath.Dir(dst)), atomicfile.SyncDir(filepath.Dir(src))))
+}
+
+// rename moves a key. Two names of one file would stay as they are, without an error (rename(2)). On a
+// network file system the system may take dst for such a name, because it was one a moment ago: another
+// master has moved the key from there to src.
+func rename(src, dst string) error {
+	there, err := os.Lstat(dst)
+	if err == nil {
+		var here fs.FileInfo
+		if here, err = os.Lstat(src); err != nil {
+			return err
+		}
+		if os.SameFile(here, there) {
+			// The file system has the last word: it may not have the name, which the system then forgets.
+			if err := os.Remove(dst); err != nil && !errors.Is(err, fs.ErrNotExist) {
+				return err
+			}
+		}
+	}
+	return os.Rename(src, dst) // rename: moves a key
 }
 
 // Delete removes the key of an id from a state. The error is of kind NotFound
@@ -508,6 +528,9 @@ func (s *Store) Delete(st State, id string) error {
 		err = os.Remove(path)
 	}
 	s.forget(id)
+	if errors.Is(err, fs.ErrNotExist) { // another process was faster
+		return salt.Errorf(salt.NotFound, "minion %q has no %s key", id, st)
+	}
 	if err != nil {
 		return s.failed("delete", st, id, atomicfile.Cause(err))
 	}

@@ -315,3 +315,20 @@ func BenchmarkAccepted10k(b *testing.B) {
 		}
 	}
 }
+
+// TestMoveBetweenTwoNames: rename(2) of one of two names of a file to the other does nothing, and succeeds. On a network file system
+// the system takes a name that another master has just moved away for such a one.
+func TestMoveBetweenTwoNames(t *testing.T) {
+	s := open(t)
+	must(t, s.Put(Rejected, "m", keys()[0]))
+	accepted := s.path(Accepted, "m")
+	must(t, os.MkdirAll(filepath.Dir(accepted), 0o755))
+	must(t, os.Link(s.path(Rejected, "m"), accepted))
+	must(t, s.Move("m", Rejected, Accepted))
+	if pub, err := s.Read(Accepted, "m"); err != nil || pub != keys()[0] {
+		t.Errorf("accepted: %q, %v", pub, err)
+	}
+	if _, err := os.Lstat(s.path(Rejected, "m")); !os.IsNotExist(err) {
+		t.Errorf("the key is still rejected: %v", err)
+	}
+}
