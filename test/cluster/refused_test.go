@@ -67,7 +67,7 @@ func TestRefusals(t *testing.T) {
 			must(t, crypt.WriteKeyPair(pki, "cluster", k, ""))
 			there, err := crypt.LoadPublic(filepath.Join(f.shared, "pki/cluster.pub"))
 			must(t, err)
-			rewrite(t, n, f.shared+"/pki", pki)
+			rewrite(t, n, f.shares[1]+"/pki", pki)
 			print := func(k *crypt.PublicKey) string { return crypt.Fingerprint(k.PEM(), "sha256") }
 			return fmt.Sprintf("the fingerprint of cluster.pub (is cluster_pki_dir one directory for all?) is %s on %s and %s on %s",
 				print(k.Public()), n.Host, print(there), f.masters[0].Host)

@@ -98,7 +98,7 @@ func TestUnmountedShare(t *testing.T) {
 	for _, dir := range []string{"pki", "cache"} {
 		must(t, os.Mkdir(filepath.Join(below, dir), 0o700))
 	}
-	two.Within = mountNamespace(t, `mount --bind "$arg" `+f.shared, below)
+	two.Within = mountNamespace(t, `mount --bind "$arg" `+f.shares[1], below)
 	for range 2 { // as a service manager does
 		two.Launch()
 		ended := make(chan struct{})
