@@ -5,6 +5,7 @@ import (
 	"io/fs"
 	"net"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -277,7 +278,11 @@ postgres.port: abc`, "the git remote master https://127.0.0.1/y has the paramete
 			d := p.up(c.program, "-l", "warning")
 			d.end(syscall.SIGTERM)
 			started := problems(d.stderr.String())
+			_, noGit := exec.LookPath("git")
 			for _, part := range c.parts {
+				if noGit != nil && strings.Contains(part.want, "the git remote") {
+					continue // both say that there is no git
+				}
 				has := func(line string) bool { return strings.Contains(line, part.want) }
 				if !slices.ContainsFunc(started, has) || !slices.ContainsFunc(checked, has) {
 					t.Errorf("%q is not named by both the start and the check", part.want)
