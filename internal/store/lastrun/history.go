@@ -161,8 +161,9 @@ type History struct {
 	pending []Past
 	lost    int
 
-	file sync.Mutex // held while db is used
-	db   *boltfile.File
+	flush sync.Mutex // held by Flush; locked before the others
+	file  sync.Mutex // held while db is used
+	db    *boltfile.File
 }
 
 // OpenHistory returns the history in a file.
@@ -277,10 +278,11 @@ func (h *History) Close() error {
 
 // Flush writes the pending runs to the file. They stay pending if that fails.
 func (h *History) Flush() error {
+	h.flush.Lock()
+	defer h.flush.Unlock()
 	for {
 		h.mu.Lock()
-		some, lost := h.pending[:min(len(h.pending), pastAtOnce)], h.lost
-		h.lost = 0
+		some := h.pending[:min(len(h.pending), pastAtOnce)]
 		h.mu.Unlock()
 		if len(some) == 0 {
 			return nil
@@ -292,7 +294,8 @@ func (h *History) Flush() error {
 			return fmt.Errorf("cannot write the history of runs of states: %w", err)
 		}
 		h.mu.Lock()
-		h.pending = h.pending[len(some):]
+		lost := h.lost
+		h.pending, h.lost = h.pending[len(some):], 0
 		h.mu.Unlock()
 		if lost > 0 {
 			return fmt.Errorf("the history of runs of states lacks %d runs, since it could not be written", lost)

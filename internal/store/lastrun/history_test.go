@@ -5,6 +5,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -151,5 +152,36 @@ func TestHistoryOfOtherMasters(t *testing.T) {
 	}
 	if days, err := h.Days(time.Time{}); err != nil || len(days) != 1 || days[0].Failed != 1 {
 		t.Errorf("%+v %v", days, err)
+	}
+}
+
+// TestFlushedAtOnce: pages of the console and the master's clock write pending runs at the same time. Each is written once, and none is lost.
+func TestFlushedAtOnce(t *testing.T) {
+	h := OpenHistory(filepath.Join(t.TempDir(), "history"))
+	at := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
+	const rounds, each = 40, 5
+	n := 0
+	for range rounds {
+		for range each {
+			n++
+			h.add(fmt.Sprint("m", n), &Run{JID: salt.FormatJID(at.Add(time.Duration(n) * time.Microsecond)), Fun: "state.apply", Time: at, OK: 1})
+		}
+		var wg sync.WaitGroup
+		for range 4 {
+			wg.Go(func() {
+				if _, err := h.Days(at); err != nil {
+					t.Error(err)
+				}
+			})
+		}
+		wg.Go(func() {
+			n++
+			h.add(fmt.Sprint("m", n), &Run{JID: salt.FormatJID(at.Add(time.Duration(n) * time.Microsecond)), Fun: "state.apply", Time: at, OK: 1})
+		})
+		wg.Wait()
+	}
+	days, err := h.Days(at)
+	if want := fmt.Sprintf("[{2026-03-01 0 0 0 %d}]", rounds*(each+1)); err != nil || fmt.Sprint(days) != want {
+		t.Errorf("days: %v %v, want %s", days, err, want)
 	}
 }
