@@ -14,7 +14,7 @@ var serverOptions = []struct{ prefixes, names string }{
 	{"redis cache.redis", `host port db username password ssl ssl_ca_certs ssl_certfile ssl_keyfile ssl_cert_reqs unix_socket_path cluster_mode
 		cluster.startup_nodes cluster.skip_full_coverage_check bank_prefix bank_keys_prefix key_prefix timestamp_prefix separator`},
 	{"mysql", `host port user pass password db database unix_socket connect_timeout charset ssl_ca ssl_cert ssl_key table_name fresh_connection
-		max_allowed_packet use_unicode default_file default_group unix_socket`},
+		max_allowed_packet use_unicode default_file default_group`},
 	{"postgres cache.postgres returner.postgres returner.pgjsonb master_job_cache.postgres", `host port user pass passwd password db database sslmode sslcert
 		sslkey sslrootcert sslcrl table_name maintenance_db bins_dir timeout`},
 	{"etcd", `host port username password ca ca_cert cert client_cert client_key protocol allow_redirect require_v2 encode_values encode_keys raw_keys
