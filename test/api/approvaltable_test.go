@@ -1,7 +1,6 @@
 package api
 
 import (
-	"encoding/json"
 	"fmt"
 	"maps"
 	"os"
@@ -38,26 +37,7 @@ func TestApprovalTable(t *testing.T) {
 	eventually.Nil(t, time.Minute, "the minion of the second master answers", func() error { return second.master.PingAll(daemontest.Brine, "gamma") })
 	admin, bob, carol, eve := first.login("admin"), first.login("bob"), second.login("carol"), second.login("eve")
 
-	states := func(s *site, token string) map[string]string {
-		t.Helper()
-		var all struct{ Approvals []struct{ ID, State string } }
-		s.get(token, "/v1/approvals", &all)
-		out := map[string]string{}
-		for _, a := range all.Approvals {
-			out[a.ID] = a.State
-		}
-		return out
-	}
-	ask := func(word string) string {
-		t.Helper()
-		a := first.do("POST", "/v1/jobs", `{"tgt": "*", "fun": "cmd.run", "arg": ["echo `+word+` >> /proc/$PPID/cwd/ledger"]}`, "Content-Type", asJSON,
-			"X-Auth-Token", admin)
-		var asked struct{ Approval string }
-		if err := json.Unmarshal([]byte(a.body), &asked); err != nil || asked.Approval == "" {
-			t.Fatalf("%s is not asked for: %d %s", word, a.status, a.body)
-		}
-		return asked.Approval
-	}
+	ask := func(word string) string { t.Helper(); return first.ask(admin, word) }
 	decide := func(s *site, token, method, id string) int {
 		t.Helper()
 		return s.do(method, "/v1/approvals/"+id, "", "X-Auth-Token", token).status
@@ -69,7 +49,7 @@ func TestApprovalTable(t *testing.T) {
 		for _, s := range []*site{first, second} {
 			token := map[*site]string{first: admin, second: carol}[s]
 			eventually.Nil(t, time.Minute, "the jobs at "+s.master.Name, func() error {
-				if got := states(s, token); !maps.Equal(got, want) {
+				if got := s.approvals(token); !maps.Equal(got, want) {
 					return fmt.Errorf("%v, want %v", got, want)
 				}
 				return nil
@@ -83,7 +63,7 @@ func TestApprovalTable(t *testing.T) {
 		want[words[w]] = "waiting"
 	}
 	shown(want)
-	if got := states(second, eve); len(got) != 0 {
+	if got := second.approvals(eve); len(got) != 0 {
 		t.Errorf("a user who may command other minions sees %v", got)
 	}
 	if got := decide(second, eve, "POST", words["far-yes"]); got != 404 {
@@ -147,7 +127,7 @@ func TestApprovalTable(t *testing.T) {
 	}
 	delete(want, words["alone"]) // the other master has never heard of it
 	eventually.Nil(t, time.Minute, "the jobs at the second master", func() error {
-		if got := states(second, carol); !maps.Equal(got, want) {
+		if got := second.approvals(carol); !maps.Equal(got, want) {
 			return fmt.Errorf("%v, want %v", got, want)
 		}
 		return nil
@@ -163,7 +143,7 @@ func TestApprovalTable(t *testing.T) {
 	}
 	want[words["alone"]] = "approved"
 	eventually.Nil(t, time.Minute, "the jobs at the first master", func() error {
-		if got := states(first, admin); !maps.Equal(got, want) {
+		if got := first.approvals(admin); !maps.Equal(got, want) {
 			return fmt.Errorf("%v, want %v", got, want)
 		}
 		return nil

@@ -1,7 +1,6 @@
 package api
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -234,26 +233,7 @@ func TestHotApprovals(t *testing.T) {
 	}
 	admin, bob, carol := first.login("admin"), first.login("bob"), second.login("carol")
 
-	approvals := func(s *site, token string) map[string]string {
-		t.Helper()
-		var all struct{ Approvals []struct{ ID, State string } }
-		s.get(token, "/v1/approvals", &all)
-		states := map[string]string{}
-		for _, a := range all.Approvals {
-			states[a.ID] = a.State
-		}
-		return states
-	}
-	ask := func(word string) (id string) {
-		t.Helper()
-		a := first.do("POST", "/v1/jobs", `{"tgt": "*", "fun": "cmd.run", "arg": ["echo `+word+` >> /proc/$PPID/cwd/ledger"]}`, "Content-Type", asJSON,
-			"X-Auth-Token", admin)
-		var asked struct{ Approval string }
-		if err := json.Unmarshal([]byte(a.body), &asked); err != nil || asked.Approval == "" {
-			t.Fatalf("%s is not asked for: %d %s", word, a.status, a.body)
-		}
-		return asked.Approval
-	}
+	ask := func(word string) string { t.Helper(); return first.ask(admin, word) }
 	decide := func(s *site, token, method, id string) bool {
 		t.Helper()
 		a := s.do(method, "/v1/approvals/"+id, "", "X-Auth-Token", token)
@@ -285,7 +265,7 @@ func TestHotApprovals(t *testing.T) {
 		ids[asked[c.word]] = "waiting"
 	}
 	eventually.Nil(t, time.Minute, "all jobs wait at the second master", func() error {
-		if got := approvals(second, carol); !maps.Equal(got, ids) {
+		if got := second.approvals(carol); !maps.Equal(got, ids) {
 			return fmt.Errorf("%v", got)
 		}
 		return nil
@@ -322,7 +302,7 @@ func TestHotApprovals(t *testing.T) {
 			token = carol
 		}
 		eventually.Nil(t, time.Minute, "all decisions are shown at "+s.master.Name, func() error {
-			if got := approvals(s, token); !maps.Equal(got, ids) {
+			if got := s.approvals(token); !maps.Equal(got, ids) {
 				return fmt.Errorf("%v, want %v", got, ids)
 			}
 			return nil

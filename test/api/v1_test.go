@@ -30,6 +30,30 @@ func (s *site) get(session, path string, into any) {
 	}
 }
 
+// approvals returns the states of the jobs that wait for a second user, or did, by their ids.
+func (s *site) approvals(session string) map[string]string {
+	s.t.Helper()
+	var all struct{ Approvals []struct{ ID, State string } }
+	s.get(session, "/v1/approvals", &all)
+	states := map[string]string{}
+	for _, a := range all.Approvals {
+		states[a.ID] = a.State
+	}
+	return states
+}
+
+// ask asks for a job that has to wait: each minion appends a word to its file ledger. It returns the id of the approval.
+func (s *site) ask(session, word string) string {
+	s.t.Helper()
+	a := s.do("POST", "/v1/jobs", `{"tgt": "*", "fun": "cmd.run", "arg": ["echo `+word+` >> /proc/$PPID/cwd/ledger"]}`, "Content-Type", asJSON,
+		"X-Auth-Token", session)
+	var asked struct{ Approval string }
+	if err := json.Unmarshal([]byte(a.body), &asked); err != nil || asked.Approval == "" {
+		s.t.Fatalf("%s is not asked for: %d %s", word, a.status, a.body)
+	}
+	return asked.Approval
+}
+
 type v1Row struct {
 	ID, State, Fingerprint, Reason string
 	By                             []string
