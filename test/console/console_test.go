@@ -264,5 +264,14 @@ func TestManyRequests(t *testing.T) {
 		}
 	}
 	s.until("the page of schedules is there", `document.querySelector("#s-new")`)
+	// Nor when it is loaded again.
+	for range 3 {
+		s.Run(nil, `location.reload();`)
+		s.until("the page of schedules is there again", `document.querySelector("#s-new")`)
+		for _, p := range []string{"#/minions", "#/jobs", "#/run", "#/schedules"} {
+			s.page(p)
+		}
+		s.until("the page of schedules is back", `document.querySelector("#s-new")`)
+	}
 	s.clean()
 }

@@ -27,14 +27,21 @@ export function onEnd(fn) { ended.add(fn); }
 // A page sends fewer, so that a user who is fast, or opens a second page, waits and sees no error.
 const interval = 125, burst = 30; // milliseconds between two requests for data, and how many need not wait
 const repeats = 10; // of a request that was refused because there were too many
-let turn = 0; // when the next request for data is due, had none been sent early
+
+// due is the time of the next request at the rate above: requests may be sent burst intervals before
+// it. The tab keeps it, because the server's count outlives a reload, too.
+const dueKey = "brine-due";
+const clock = () => performance.timeOrigin + performance.now();
+let due = 0;
+try { due = Math.min(Number(sessionStorage.getItem(dueKey)) || 0, clock() + burst * interval); } catch { /* no storage: as for a new tab */ }
 
 const pause = (ms) => new Promise((done) => setTimeout(done, ms));
 
 async function paced() {
-  const now = performance.now();
-  turn = Math.max(turn + interval, now);
-  const wait = turn - now - burst * interval;
+  const now = clock();
+  due = Math.max(due + interval, now);
+  try { sessionStorage.setItem(dueKey, due); } catch { /* a reload is then a new tab */ }
+  const wait = due - now - burst * interval;
   if (wait > 0) await pause(wait);
 }
 
