@@ -85,6 +85,9 @@ func New(cfg Config, log *slog.Logger) (*Cluster, error) {
 			return nil, err
 		}
 	}
+	if err := renamed(&cfg); err != nil {
+		return nil, err
+	}
 	secrets, err := keys.OpenSecrets(cfg.Options.PKIDir, cfg.ID, cfg.Own, cfg.OwnPub, cfg.Options.KeyPass, cfg.Keysize, log)
 	if err != nil {
 		return nil, err

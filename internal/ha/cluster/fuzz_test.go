@@ -81,7 +81,7 @@ func FuzzJoin(tf *testing.F) {
 		if v, err := msgpack.UnmarshalTyped(first); err == nil {
 			d, _ := v.(*value.Dict)
 			fresh := filepath.Join(t.TempDir(), "pki")
-			joiner := &Config{ID: "a", Own: pairs[0], Options: Options{PKIDir: fresh}}
+			joiner := &Config{ID: "a", Own: pairs[0], OwnPub: unknown, Options: Options{PKIDir: fresh}}
 			var welcome wire.Welcome
 			if d == nil || wire.Read(d, &welcome) != nil || settle(joiner, &welcome) != nil {
 				return

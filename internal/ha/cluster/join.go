@@ -235,6 +235,10 @@ func settle(cfg *Config, welcome *wire.Welcome) error {
 			}
 		}
 	}
+	// It shows that this id has joined; see renamed.
+	if err := atomicfile.Write(filepath.Join(peers, cfg.ID+".pub"), cfg.OwnPub, 0o644, true); err != nil {
+		return err
+	}
 	key, err := crypt.ParsePrivate(welcome.ClusterPEM, cfg.Options.KeyPass)
 	if err != nil {
 		return fmt.Errorf("the key of the cluster is invalid: %w", err)
@@ -277,6 +281,38 @@ func settle(cfg *Config, welcome *wire.Welcome) error {
 	return nil
 }
 
+// renamed returns an error if this master was a member under another id. Its jobs, records and queued returns are in the directory
+// of that id, and the other members would count both ids.
+func renamed(cfg *Config) error {
+	dir := cfg.Options.PKIDir
+	if _, err := os.Lstat((&keys.Secrets{Dir: dir}).PeerPath(cfg.ID)); err == nil {
+		return nil
+	}
+	pub, err := crypt.ParsePublic(cfg.OwnPub)
+	if err != nil {
+		return nil // OpenSecrets reports it
+	}
+	ids, err := keys.Holders(dir, pub, cfg.ID)
+	if err != nil {
+		return err
+	}
+	// Masters with one key, as of copied machines, name each other.
+	ids = slices.DeleteFunc(ids, func(id string) bool { return slices.Contains(cfg.Options.Peers, id) })
+	if len(ids) == 0 {
+		return nil
+	}
+	old := ids[0]
+	if !cfg.Options.Isolated {
+		return salt.Errorf(salt.Invalid,
+			"the id of this master was %s and is %s now: set id back, or, to change it, rename %s to %[2]s, remove %s, and name %[2]s in cluster_peers of the others",
+			old, cfg.ID, filepath.Join(cfg.CacheDir, ownDir, old), (&keys.Secrets{Dir: dir}).PeerPath(old))
+	}
+	return salt.Errorf(salt.Invalid,
+		"the id of this master was %s and is %s now, and what it stored as %[1]s may not be on the other masters yet: set id back and start it. To change the "+
+			"id, run brine cluster leave then, remove %s and %s, set the new id, and start it", old, cfg.ID, dir,
+		filepath.Join(cfg.CacheDir, ownDir, old))
+}
+
 // admission decides about joining masters.
 type admission struct {
 	*trust
@@ -305,6 +341,9 @@ func (a *admission) Banned(id string) (*refusal.Error, error) {
 
 // Welcome implements memberauth.Admission.
 func (a *admission) Welcome(id string, pub []byte) (*wire.Welcome, error) {
+	if err := a.double(id, pub); err != nil {
+		return nil, err
+	}
 	// The other members get the key of the new one before it gets theirs.
 	if err := atomicfile.Write(a.secrets.PeerPath(id), pub, 0o644, true); err != nil {
 		return nil, err
@@ -321,4 +360,25 @@ func (a *admission) Welcome(id string, pub []byte) (*wire.Welcome, error) {
 	}
 	return &wire.Welcome{ClusterPEM: a.ring.Key.PEM(), ClusterPub: a.clusterPub, AES: a.secrets.AES.Current(), Sessions: a.secrets.Sessions.Current(),
 		Rotation: rotated, Peers: all}, nil
+}
+
+// double returns the refusal of a joining master that has the key of another, unreachable member: it may be that member with a new
+// id, which must not count twice. A copy of a machine whose original runs may join.
+func (a *admission) double(id string, pub []byte) error {
+	key, err := crypt.ParsePublic(pub)
+	if err != nil {
+		return err
+	}
+	ids, err := keys.Holders(a.o.PKIDir, key, id)
+	if err != nil {
+		return err
+	}
+	for _, old := range ids {
+		if p := a.peers.all()[old]; p != nil && !p.isGone() && !p.member().Up {
+			return refusal.New(refusal.ID, "%s has the key of the member %s, which is not connected. If it is that master with a new id, run "+
+				"brine cluster remove %[2]s on a member, and start it again; if it is a copy of that machine, remove master.pem and master.pub in "+
+				"its pki_dir, and start it again", id, old)
+		}
+	}
+	return nil
 }

@@ -186,7 +186,8 @@ func (t *trust) Admit(id, process string) *refusal.Error {
 	if other := otherProcess(p, process); other != "" {
 		return refusal.New(refusal.InUse,
 			"another process is connected as %s, from %s: two machines have its id and key, as after a copy of a machine; stop one of them; "+
-				"to make the copy a member of its own, give it another id and remove its cluster_pki_dir and cachedir", id, other)
+				"to make the copy a member of its own, give it another id, and remove its cluster_pki_dir, its cachedir, and master.pem and "+
+				"master.pub in pki_dir", id, other)
 	}
 	return nil
 }

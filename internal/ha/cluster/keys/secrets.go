@@ -98,6 +98,24 @@ func (s *Secrets) PeerKey(id string) (*crypt.PublicKey, error) {
 	return crypt.LoadPublic(s.PeerPath(id))
 }
 
+// Holders returns the ids, except one, under which a public key is stored in dir.
+func Holders(dir string, key *crypt.PublicKey, except string) (ids []string, err error) {
+	entries, err := os.ReadDir(filepath.Join(dir, PeersDir))
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, salt.Errorf(salt.Unavailable, "cannot list the members of the cluster: %w", err)
+	}
+	for _, e := range entries {
+		id, ok := strings.CutSuffix(e.Name(), ".pub")
+		if !ok || id == except || salt.CheckID(id) != nil {
+			continue
+		}
+		if k, err := crypt.LoadPublic(filepath.Join(dir, PeersDir, e.Name())); err == nil && k.Equal(key) {
+			ids = append(ids, id)
+		}
+	}
+	return ids, nil
+}
+
 // sharedKey reads or creates the cluster's key pair.
 func sharedKey(dir, pass string, bits int, log *slog.Logger) (key *crypt.PrivateKey, created bool, err error) {
 	path := filepath.Join(dir, PairName+".pem")
