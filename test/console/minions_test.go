@@ -64,6 +64,21 @@ func TestMinions(t *testing.T) {
 	s.picture("minion")
 	s.page("#/minions/nosuch")
 	s.sees("there is no accepted minion")
+
+	// Some of the minions get a job.
+	s.page("#/minions")
+	s.lists("alpha", "beta", "gamma")
+	s.click("#pick-all")
+	s.sees("3 selected")
+	s.Run(nil, `document.activeElement.blur();`)
+	s.Type("jj", "x") // the second row, without a mouse
+	s.sees("2 selected")
+	s.set("#f-search", "alp")
+	s.lists("alpha")
+	s.sees("2 selected")
+	s.click("#act-test")
+	s.until("the form has them", `document.querySelector("#tgt").value === "alpha,gamma" && document.querySelector("#tgt_type").value === "list" &&
+		document.querySelector("#fun").value === "state.highstate" && document.querySelector("#args").value === "test=True"`)
 	s.clean("401", "404")
 }
 

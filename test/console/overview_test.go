@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"brine/internal/net/crypt"
 	"brine/test/browsertest"
 	"brine/test/daemontest"
 	"brine/test/eventually"
@@ -78,6 +79,15 @@ func TestFailoverIsSeen(t *testing.T) {
 	two.sees("Failover: 3 minions have moved from " + one.master.Host)
 	two.until("the changes are listed", `document.querySelectorAll("#moves tbody tr").length === 3`)
 	two.picture("overview-after")
+	// Who opens the page later sees them, too, and a key that waits.
+	k, err := crypt.GenerateKey(2048)
+	if err != nil {
+		t.Fatal(err)
+	}
+	two.master.Write(pki+"minions_pre/new", string(k.Public().PEM()))
+	two.Run(nil, `location.reload();`)
+	two.until("the earlier changes are listed", `document.querySelectorAll("#moves tbody tr").length === 3`)
+	two.sees("key waits")
 
 	// A minion that stops is shown, too.
 	nodes[2].Kill()

@@ -21,6 +21,8 @@ func (s *stage) lastStates(roots string) {
 		"top.sls": "base: {'*': [secrets]}\n",
 		"secrets.sls": "role: web\ndb_password: hunter2\n" +
 			"schedule: {nightly: {function: test.ping, seconds: 86400, splay: 10}}\n",
+		"chain.sls": "third: {test.succeed_without_changes: [{require: [{test: second}]}]}\nsecond: {test.succeed_without_changes: [{require: [{test: cause}]}]}\n" +
+			"cause: {test.fail_without_changes: []}\nother: {test.succeed_without_changes: []}\n",
 		"page.html": "<script>window.owned=1</script>\n",
 	} {
 		if err := os.WriteFile(filepath.Join(roots, name), []byte(text), 0o644); err != nil {
@@ -87,6 +89,20 @@ func (s *stage) lastStates(roots string) {
 	s.until("the runs that failed", `document.querySelectorAll("tr[data-outcome=failed]").length >= 2 && !document.querySelector("tr[data-outcome=drift]")`)
 	s.click("tr[data-jid] a[href='#/history/alpha']")
 	s.sees("Runs of states of alpha")
+
+	// Why states did not run: what failed first, and below it what it has stopped.
+	s.page("#/run?tgt=alpha&fun=state.apply")
+	s.set("#args", "chain")
+	s.click("#start")
+	s.sees("1 of 1 minions returned, 1 failed")
+	s.until("the cause and what it stops", `(() => {
+		const all = [...document.querySelectorAll(".states > details")], first = all[0];
+		return all.length === 4 && first.open && first.querySelector("summary").textContent.includes("cause") &&
+			[...first.querySelectorAll(".stops > ul > li")].map((l) => l.firstChild.textContent).join("|") === "test.succeed_without_changes: second" &&
+			[...first.querySelectorAll(".stops ul ul > li")].map((l) => l.firstChild.textContent).join("|") === "test.succeed_without_changes: third" &&
+			all[1].querySelector(".status").textContent === "✗ did not run" && !all[1].open;
+	})()`)
+	s.picture("chain")
 
 	s.page("#/orchestrations")
 	s.set("#mods", "orch")

@@ -17,6 +17,7 @@ import (
 	"brine/internal/call/fn"
 	"brine/internal/ha/roster"
 	"brine/internal/py/value"
+	"brine/internal/store/keystore"
 	"brine/internal/store/lastrun"
 )
 
@@ -60,13 +61,17 @@ func fleetModule(d Deps) fn.Module {
 		fn.Of("topology", f.topology, `Return the masters, and which of them command each accepted minion.
 
 minions has for each id: state (up, down, or elsewhere: connected to another master alone), by: the masters that command it, and
-standby: those that it keeps as standby. revision changes with the result: with since set to it, an unchanged result is left out. names are what minions call a master.`,
+standby: those that it keeps as standby. keys_waiting is the number of keys that this master has to accept or reject. revision changes with the result: with since set to it, an unchanged result is left out. names are what minions call a master.`,
 			fn.Example("salt-run fleet.topology")),
 		fn.Of("minions", f.list, `Return a page of the accepted minions, with their number by state, master, version, operating system and severity.
 
 severity is the worst outcome of a minion's last runs of states: failed, not_returned, drift, changed, clean or unknown.`,
 			fn.Example("salt-run fleet.minions"), fn.Example("salt-run fleet.minions search=web state=down limit=20")),
 		fn.Of("minion", f.minion, `Return the grains of an accepted minion, its masters, and its last runs of states.`, fn.Example("salt-run fleet.minion web1")),
+		fn.Of("moves", f.moves, `Return the last change of its master of each accepted minion whose last one was no first connection, the newest first.
+
+Minions report them, also to masters that start later. seconds is the time without a master.`,
+			fn.Example("salt-run fleet.moves"), fn.Example("salt-run fleet.moves limit=20")),
 		fn.Of("preview", f.preview, `Return the accepted minions that a target selects, as far as is known, and how many are in each state and at each master.`,
 			fn.Example("salt-run fleet.preview 'G@role:web and not web9' tgt_type=compound")),
 		fn.Of("jobs", f.jobList, `Return the newest jobs, with the number of minions that returned and failed.`,
@@ -147,6 +152,7 @@ type picture struct {
 	known   map[string]string // master ids by the names that minions use
 	changes map[string]*StandingChange
 	hot     []HotMaster
+	waiting int // keys that wait for a decision at this master
 }
 
 // linkCache keeps the last picture for a short time, so that several consoles cost a
@@ -181,6 +187,9 @@ func (f fleet) picture(ctx context.Context, own string) (*picture, error) {
 	names := f.names(own, hot)
 	p := &picture{ids: ids, links: make(map[string]minionLink, len(ids)), away: map[string]string{}, known: map[string]string{},
 		changes: map[string]*StandingChange{}, hot: hot}
+	if p.waiting, err = f.keys.Count(keystore.Pending); err != nil {
+		return nil, err
+	}
 	for _, id := range ids {
 		s, reported := standings[id]
 		l := minionLink{state: minionDown}
@@ -284,7 +293,7 @@ func (f fleet) topology(ctx context.Context, c *fn.Call, a topologyArgs) (*value
 	for _, id := range p.ids {
 		minions.Set(id, p.links[id].dict())
 	}
-	return value.DictOf("revision", revision, "here", c.ID, "masters", masters, "minions", minions), nil
+	return value.DictOf("revision", revision, "here", c.ID, "keys_waiting", int64(p.waiting), "masters", masters, "minions", minions), nil
 }
 
 // revision identifies the content of a topology for as long as this process runs.
@@ -302,6 +311,7 @@ func (p *picture) revision(masters *value.List) string {
 		}
 	}
 	text(value.Repr(masters))
+	maphash.WriteComparable(&h, p.waiting)
 	for _, id := range p.ids {
 		l := p.links[id]
 		text(id)
@@ -541,7 +551,7 @@ func (f fleet) minion(ctx context.Context, c *fn.Call, a idArgs) (*value.Dict, e
 	d := l.dict()
 	d.Insert(0, "id", a.ID)
 	if ch := p.changes[a.ID]; ch != nil {
-		d.Set("changed", value.DictOf("from", orNil(ch.From), "to", ch.To, "reason", ch.Reason, "seconds", ch.Seconds, "at", stamp(ch.At)))
+		d.Set("changed", ch.dict())
 	}
 	d.Update(f.runsOf(a.ID))
 	grains := f.cache.MinionData(a.ID).Grains
@@ -550,6 +560,39 @@ func (f fleet) minion(ctx context.Context, c *fn.Call, a idArgs) (*value.Dict, e
 		d.Set("grains", value.NewDict(0))
 	}
 	return d, nil
+}
+
+func (ch *StandingChange) dict() *value.Dict {
+	return value.DictOf("from", orNil(ch.From), "to", ch.To, "reason", ch.Reason, "seconds", ch.Seconds, "at", stamp(ch.At))
+}
+
+// moves returns the last changes of masters. The times are those of minions: one in the future counts as
+// now, so that a wrong clock does not stay on top.
+func (f fleet) moves(ctx context.Context, c *fn.Call, a pageArgs) (*value.Dict, error) {
+	p, err := f.picture(ctx, c.ID)
+	if err != nil {
+		return nil, err
+	}
+	now := time.Now()
+	at := func(id string) time.Time {
+		if t := p.changes[id].At; t.Before(now) {
+			return t
+		}
+		return now
+	}
+	moved := maps.Clone(p.changes)
+	maps.DeleteFunc(moved, func(_ string, ch *StandingChange) bool { return ch.From == "" })
+	ids := slices.SortedFunc(maps.Keys(moved), func(x, y string) int {
+		return cmp.Or(at(y).Compare(at(x)), strings.Compare(x, y))
+	})
+	from, to := a.of(len(ids))
+	rows := &value.List{}
+	for _, id := range ids[from:to] {
+		d := p.changes[id].dict()
+		d.Insert(0, "id", id)
+		rows.Append(d)
+	}
+	return value.DictOf("matched", int64(len(ids)), "offset", int64(from), "rows", rows), nil
 }
 
 // maxPreviewed bounds the ids in a preview.

@@ -22,11 +22,12 @@ func TestFleetTopology(t *testing.T) {
 	now := time.Now()
 	h.standing = map[string]Standing{
 		"alpha": {Mode: "failover", At: now, Masters: []StandingMaster{
-			{Master: "one", State: "connected", Here: true}, {Master: "two", State: "standby"}, {Master: "three", State: "refused"}}},
+			{Master: "one", State: "connected", Here: true}, {Master: "two", State: "standby"}, {Master: "three", State: "refused"}},
+			Last: &StandingChange{To: "one", Reason: "first connection", At: now}},
 		"gamma": {Mode: "failover", At: now, Masters: []StandingMaster{{Master: "one", State: "standby", Here: true}, {Master: "two", State: "connected"}},
 			Last: &StandingChange{From: "one", To: "two", Reason: "closed", At: now}},
 	}
-	want := `'here': 'vm_master', 'masters': [` +
+	want := `'here': 'vm_master', 'keys_waiting': 0, 'masters': [` +
 		`{'id': 'three', 'state': 'down', 'here': False, 'problem': 'refused', 'minions': 0, 'names': ['three']}, ` +
 		`{'id': 'two', 'state': 'up', 'here': False, 'minions': 1, 'names': ['two']}, ` +
 		`{'id': 'vm_master', 'state': 'up', 'here': True, 'minions': 2, 'names': ['one']}], 'minions': {` +
@@ -51,6 +52,7 @@ func TestFleetTopology(t *testing.T) {
 		"fleet.minions version=1":        `{'accepted': 3, 'matched': 0, 'offset': 0, 'rows': [], `,
 		"fleet.minion gamma": `{'id': 'gamma', 'state': 'elsewhere', 'by': ['two'], ` +
 			`'standby': ['vm_master'], 'changed': {'from': 'one', 'to': 'two', 'reason': 'closed'`,
+		"fleet.moves":                      `{'matched': 1, 'offset': 0, 'rows': [{'id': 'gamma', 'from': 'one', 'to': 'two', 'reason': 'closed'`,
 		"fleet.minion delta":               `Exception occurred in runner fleet.minion: there is no accepted minion "delta`,
 		"fleet.preview alpha":              `{'matched': 1, 'states': {'up': 1}, 'masters': {'vm_master': 1}, 'ids': ['alpha']}`,
 		"fleet.preview 'alpha,gamma' list": `{'matched': 2, 'states': {'elsewhere': 1, 'up': 1}, 'masters': {'two': 1, 'vm_master': 1}, 'ids': ['alpha', 'gamma']}`,

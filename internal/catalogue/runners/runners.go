@@ -36,6 +36,8 @@ type Jobs interface {
 // Keys are the keys of minions.
 type Keys interface {
 	Accepted() ([]string, error)
+	// Count returns the number of ids in a state.
+	Count(st keystore.State) (int, error)
 	Delete(st keystore.State, id string) error
 }
 

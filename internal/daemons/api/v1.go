@@ -55,6 +55,8 @@ var readings = map[string]reading{
 	"/v1/history": {about: "The number of runs of states on each day by outcome; the runs of one day; or those of one minion.",
 		runners: []string{"fleet.history", "fleet.runs"}, segments: []string{"id"}, allows: []string{"days", "day", "outcome", "after", "limit"},
 		below: []string{"outcome", "after", "limit"}},
+	"/v1/moves": {about: "The last change of its master of each minion, the newest first.", runners: []string{"fleet.moves"},
+		allows: []string{"offset", "limit"}},
 	"/v1/preview": {about: "The minions that a target selects.", runners: []string{"fleet.preview"}, allows: []string{"tgt", "tgt_type"}},
 	"/v1/functions": {about: "The execution functions; or one with its documentation.",
 		runners: []string{"fleet.functions", "fleet.functions"}, segments: []string{"name"}},

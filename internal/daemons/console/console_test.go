@@ -166,7 +166,7 @@ func TestFlow(t *testing.T) {
 
 func TestTopology(t *testing.T) {
 	topology := func(revision string, minions ...any) *value.Dict {
-		return value.DictOf("revision", revision, "here", "m1", "masters", value.ListOf("m1"), "minions", value.DictOf(minions...))
+		return value.DictOf("revision", revision, "here", "m1", "keys_waiting", 2, "masters", value.ListOf("m1"), "minions", value.DictOf(minions...))
 	}
 	up, down := value.DictOf("state", "up"), value.DictOf("state", "down")
 	var have Topology
@@ -174,11 +174,12 @@ func TestTopology(t *testing.T) {
 		d    *value.Dict
 		want string
 	}{
-		{topology("1", "a", up, "b", up), `{"full": true, "here": "m1", "masters": ["m1"], "set": {"a": {"state": "up"}, "b": {"state": "up"}}, "gone": []}`},
+		{topology("1", "a", up, "b", up),
+			`{"full": true, "here": "m1", "keys_waiting": 2, "masters": ["m1"], "set": {"a": {"state": "up"}, "b": {"state": "up"}}, "gone": []}`},
 		{value.DictOf("revision", "1"), ""},
 		{topology("1", "a", down), ""},
-		{topology("2", "a", up, "b", down), `{"full": false, "here": "m1", "masters": ["m1"], "set": {"b": {"state": "down"}}, "gone": []}`},
-		{topology("3", "b", down), `{"full": false, "here": "m1", "masters": ["m1"], "set": {}, "gone": ["a"]}`},
+		{topology("2", "a", up, "b", down), `{"full": false, "here": "m1", "keys_waiting": 2, "masters": ["m1"], "set": {"b": {"state": "down"}}, "gone": []}`},
+		{topology("3", "b", down), `{"full": false, "here": "m1", "keys_waiting": 2, "masters": ["m1"], "set": {}, "gone": ["a"]}`},
 	} {
 		got, err := have.Update(c.d)
 		if err != nil || got != c.want {

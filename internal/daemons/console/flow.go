@@ -89,7 +89,7 @@ func (t *Topology) Update(d *value.Dict) (string, error) {
 	}
 	first := t.minions == nil
 	t.Revision, t.minions = revision, now
-	return encode(value.DictOf("full", first, "here", d.At("here"), "masters", d.At("masters"), "set", set, "gone", gone))
+	return encode(value.DictOf("full", first, "here", d.At("here"), "keys_waiting", d.At("keys_waiting"), "masters", d.At("masters"), "set", set, "gone", gone))
 }
 
 // Hints reports whether an event means that the topology may have changed.

@@ -144,7 +144,7 @@ function openPalette() {
 
 // keyMap is the list of keys of the keyboard.
 function keyMap() {
-  const rows = [["?", "this list"], ["Ctrl-K", "go to a page, a minion, a job or a function"], ["/", "search or filter"], ["j / k", "next or previous row"], ["Enter", "open the row"], ["Esc", "leave a field"],
+  const rows = [["?", "this list"], ["Ctrl-K", "go to a page, a minion, a job or a function"], ["/", "search or filter"], ["j / k", "next or previous row"], ["Enter", "open the row"], ["x", "select the row"], ["Esc", "leave a field"],
     ["t", "theme"], ...Object.values(pages).filter(allowed).map((p) => ["g " + p.key, p.title])];
   return h("table", { class: "keys" }, h("tbody", {}, rows.map(([k, t]) => h("tr", {}, h("td", {}, h("kbd", {}, k)), h("td", {}, t)))));
 }
@@ -159,7 +159,7 @@ document.addEventListener("keydown", (e) => {
     return;
   }
   if (!user || e.ctrlKey || e.altKey || e.metaKey || document.querySelector("dialog[open]")) return;
-  const field = e.target.closest && e.target.closest("input, select, textarea");
+  const field = e.target.closest && e.target.closest("input:not([type=checkbox]), select, textarea");
   if (e.key === "Escape" && field) { field.blur(); main.focus(); return; }
   if (field) return;
   const rows = [...main.querySelectorAll("table:not(.keys) tbody tr")].filter((r) => r.offsetParent);
@@ -168,7 +168,7 @@ document.addEventListener("keydown", (e) => {
     if (!rows[i]) return;
     if (rows[at]) rows[at].classList.remove("at");
     rows[i].classList.add("at");
-    const a = rows[i].querySelector("a, button, input");
+    const a = rows[i].querySelector("a, button:not([disabled])") || rows[i].querySelector("input");
     if (a) a.focus();
     rows[i].scrollIntoView({ block: "nearest" });
   };
@@ -181,6 +181,7 @@ document.addEventListener("keydown", (e) => {
     "?": help, t: otherTheme, g: () => { goes = Date.now(); },
     "/": () => { const f = main.querySelector("input.filter"); if (f) f.focus(); },
     j: () => go(at + 1), k: () => go(at - 1),
+    x: () => { const box = rows[at] && rows[at].querySelector("input.pick"); if (box) box.click(); },
   }[e.key];
   if (does) { e.preventDefault(); does(); }
 });

@@ -1,9 +1,9 @@
 import { h, fill, table, row, stateOf } from "./dom.js";
 import { look } from "./api.js";
-import { store, watch } from "./store.js";
+import { store, takeMoves, watch } from "./store.js";
 import { address, when } from "./text.js";
 
-const shownMoves = 100;
+const shownMoves = 100, shownJobs = 50;
 const readEvery = 60000; // milliseconds between two readings of the last runs of states
 
 // overview shows the masters, which minions they command, and the last changes.
@@ -14,6 +14,7 @@ export function overview(main, { user }) {
     h("h2", {}, "Changes of masters"), moves);
 
   let severities = {}; // number of minions by the severity of their last runs of states
+  let jobs = 0; // of the newest ones: those that lack returns
   const bars = new Map(); // by master: the elements of its row
   const draw = () => {
     fill(problem, store.problem);
@@ -28,7 +29,8 @@ export function overview(main, { user }) {
     fill(cards, store.known ? [card("minions", store.minions.size, "#/minions"), card("connected", counts.up, "#/minions?state=up"),
       card("not connected", counts.down, "#/minions?state=down"), counts.elsewhere > 0 && card("at another master", counts.elsewhere, "#/minions?state=elsewhere"),
       card("masters", store.masters.length), [["failed", "last states failed"], ["not_returned", "states not returned"], ["drift", "would change (drift)"]].map(([s, text]) =>
-        severities[s] > 0 && card(text, severities[s], "#/minions?severity=" + s))] : h("p", { class: "quiet" }, "Waiting for the master."));
+        severities[s] > 0 && card(text, severities[s], "#/minions?severity=" + s)),
+      store.waiting > 0 && card(store.waiting === 1 ? "key waits" : "keys wait", store.waiting, user.may["wheel.key.list_all"] ? "#/keys" : null), jobs > 0 && card("jobs without all returns", jobs, "#/jobs")] : h("p", { class: "quiet" }, "Waiting for the master."));
     const names = new Set();
     for (const m of store.masters) {
       names.add(m.id);
@@ -55,7 +57,7 @@ export function overview(main, { user }) {
   };
   const list = () => {
     if (store.moves.length === 0) {
-      fill(moves, h("p", { class: "quiet" }, "None since this page was opened."));
+      fill(moves, h("p", { class: "quiet" }, user.may["runner.fleet.moves"] ? "None." : "None since this page was opened."));
       return;
     }
     fill(moves, table("Changes of masters", ["Time", "Minion", "From", "To", "Reason", { text: "Seconds", number: true }],
@@ -63,15 +65,19 @@ export function overview(main, { user }) {
         h("td", { class: "number" }, typeof m.seconds === "number" ? m.seconds.toFixed(3) : "")]))));
   };
   let over = false, timer = null;
-  const load = async () => {
-    if (!user.may["runner.fleet.minions"]) return;
+  const read = async (fun, args, take) => {
+    if (!user.may["runner.fleet." + fun]) return;
     try {
-      const d = await look("minions", { limit: 1 });
-      if (over) return;
-      severities = d.counts.severity;
-      draw();
+      const d = await look(fun, args);
+      if (!over) take(d);
     } catch { /* the other figures are there; the next reading may succeed */ }
-    if (!over) timer = setTimeout(load, readEvery);
+  };
+  const load = async () => {
+    await Promise.all([read("minions", { limit: 1 }, (d) => { severities = d.counts.severity; }), read("moves", { limit: shownMoves }, (d) => takeMoves(d.rows)),
+      read("jobs", { limit: shownJobs }, (d) => { jobs = d.rows.filter((j) => j.returned < j.minions).length; })]);
+    if (over) return;
+    draw();
+    timer = setTimeout(load, readEvery);
   };
   draw();
   list();

@@ -62,19 +62,46 @@ export function isStates(v) {
 const rank = (s) => (s.result === false ? 0 : s.result === null ? 1 : changedBy(s) ? 2 : 3);
 const changedBy = (s) => s.changes && Object.keys(s.changes).length > 0;
 
-// states shows states: failures first, then what would change, what has changed, and the rest.
+// causes finds why states did not run: by name, the states whose comment says that it failed as a requisite.
+// Salt puts that into the comment only. A state that failed itself is the cause of those.
+function causes(all) {
+  const byName = new Map(all.map((s) => [(s.__sls__ || "") + "." + (s.__id__ || s.parts[1]), s]));
+  for (const s of all) {
+    const found = s.result === false && /^One or more requisite failed: ([^\n]+)/.exec(String(s.comment || ""));
+    if (!found) continue;
+    s.missed = found[1].split(", ").map((n) => byName.get(n)).filter((c) => c && c !== s);
+    for (const c of s.missed) (c.stops = c.stops || []).push(s);
+  }
+}
+
+// stopped shows the states that did not run because of one, and because of those in turn.
+function stopped(s, seen) {
+  return h("ul", { class: "tree" }, s.stops.map((x) => {
+    const again = seen.has(x);
+    seen.add(x);
+    return h("li", { class: "data" }, titled(x), !again && x.stops && stopped(x, seen));
+  }));
+}
+
+const titled = (s) => s.parts[0] + "." + s.parts[3] + ": " + (s.name || s.parts[2]);
+
+// states shows states: failures first, then what would change, what has changed, and the rest. Of the failures
+// those come first that are no consequence of others; the consequences are listed below them.
 export function states(v) {
-  const all = Object.entries(v).map(([k, s]) => ({ parts: k.split("_|-"), ...s }));
-  all.sort((a, b) => rank(a) - rank(b) || (a.__run_num__ || 0) - (b.__run_num__ || 0));
+  const all = Object.entries(v).map(([k, s]) => ({ parts: k.split("_|-"), ...s, stops: null, missed: null }));
+  causes(all);
+  const later = (s) => (s.missed && s.missed.length > 0 ? 1 : 0);
+  all.sort((a, b) => rank(a) - rank(b) || later(a) - later(b) || (a.__run_num__ || 0) - (b.__run_num__ || 0));
   const total = all.reduce((n, s) => n + (Number(s.duration) || 0), 0);
   const looks = [["failed", "failed"], ["waiting", "would change"], ["changed", "changed"], ["ok", "in order"]];
   return h("div", { class: "states" }, h("p", { class: "quiet" }, all.length + " states, " + (total / 1000).toFixed(2) + " s"),
     all.slice(0, 1000).map((s) => {
       const r = rank(s), [kind, word] = looks[r];
-      return h("details", { class: "state-" + kind, open: r < 3 && all.length <= 200 },
-        h("summary", {}, status(kind, word), " ", h("span", { class: "data" }, s.parts[0] + "." + s.parts[3] + ": " + (s.name || s.parts[2])),
+      return h("details", { class: "state-" + kind, open: r < 3 && all.length <= 200 && !later(s) },
+        h("summary", {}, status(kind, later(s) ? "did not run" : word), " ", h("span", { class: "data" }, titled(s)),
           h("span", { class: "quiet" }, s.__sls__ ? " in " + s.__sls__ : "", typeof s.duration === "number" ? " " + s.duration.toFixed(0) + " ms" : "")),
         s.comment && h("pre", { class: "data comment" }, plain(s.comment)),
+        s.stops && h("div", { class: "stops" }, h("p", { class: "quiet" }, "Did not run because of it:"), stopped(s, new Set([s]))),
         changedBy(s) && changesOf(s.changes));
     }), all.length > 1000 && h("p", { class: "cut" }, (all.length - 1000) + " more states are not shown"));
 }

@@ -8,6 +8,7 @@ export const store = {
   here: "",
   known: false, // whether the topology has been received
   problem: "", // why it has not
+  waiting: 0, // keys that the master has to accept or reject
   masters: [],
   minions: new Map(), // by id: {state, by, standby}
   moves: [], // the newest first: {id, from, to, reason, seconds, at}
@@ -53,6 +54,7 @@ export function takeTopology(d) {
   store.known = true;
   store.here = d.here;
   store.masters = d.masters;
+  store.waiting = d.keys_waiting || 0;
   if (d.full) store.minions = new Map();
   for (const [id, link] of Object.entries(d.set)) store.minions.set(id, link);
   for (const id of d.gone) store.minions.delete(id);
@@ -82,6 +84,19 @@ export function takeEvents(batch) {
     changed("skipped");
   }
   changed("events");
+}
+
+// takeMoves adds changes of masters that were before the page was opened, and changes that it has missed.
+export function takeMoves(rows) {
+  for (const r of rows) {
+    const at = Date.parse(r.at);
+    // The page has the time at which it heard of a change, the master that of the minion's clock.
+    if (!(at > 0) || store.moves.some((m) => m.id === r.id && m.to === r.to && (m.clock ? m.at === at : Math.abs(m.at - at) < 60000))) continue;
+    store.moves.push({ ...r, at, clock: true });
+  }
+  store.moves.sort((a, b) => b.at - a.at);
+  store.moves.length = Math.min(store.moves.length, maxMoves);
+  changed("moves");
 }
 
 // move shows the change of a minion at once: the next topology confirms it.
@@ -143,6 +158,7 @@ function runEvent(parts, d, at) {
 export function reset() {
   store.known = false;
   store.problem = "";
+  store.waiting = 0;
   store.masters = [];
   store.minions = new Map();
   store.moves = [];
