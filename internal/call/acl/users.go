@@ -1,8 +1,10 @@
 package acl
 
 import (
+	"fmt"
 	"strings"
 
+	"brine/internal/base/field"
 	"brine/internal/base/target"
 	"brine/internal/py/value"
 )
@@ -88,6 +90,26 @@ func External(m *value.Dict, name string, groups []string, permissive bool) []an
 		add(m.At("*"))
 	}
 	return all
+}
+
+// CheckBlacklist returns an error for a part of the option publisher_acl_blacklist that would forbid
+// nothing.
+func CheckBlacklist(blacklist *value.Dict) error {
+	for k, v := range blacklist.All() {
+		if k != "users" && k != "modules" {
+			return fmt.Errorf("there is no key %.80q that forbids something; use users or modules", value.Str(k))
+		}
+		for _, pattern := range several(v) {
+			s, ok := pattern.(string)
+			if !ok {
+				return fmt.Errorf("%v: expected a name or pattern, or a list of them, got %s", k, field.Describe(pattern))
+			}
+			if _, err := target.CompileFullRegexp(s); err != nil && !strings.ContainsAny(s, "*?[") {
+				return fmt.Errorf("%v: the pattern %.80q is malformed: %w", k, s, err)
+			}
+		}
+	}
+	return nil
 }
 
 // Blacklisted reports whether the option publisher_acl_blacklist forbids a user or one of the functions.

@@ -77,6 +77,13 @@ func (c Config) Flag(key string, otherwise bool) bool {
 // common lists the settings of all beacons.
 const common = " interval enabled disable_during_state_run beacon_module run_once "
 
+// Own returns the settings that are specific to this beacon.
+func (c Config) Own() map[string]any {
+	all := map[string]any{}
+	c.own(func(key string, v any) { all[key] = v })
+	return all
+}
+
 // own calls fn with the settings that are specific to this beacon.
 func (c Config) own(each func(key string, v any)) {
 	for _, d := range c.List {
@@ -93,11 +100,22 @@ type Beacon struct {
 	Name string
 	// Doc describes the beacon and its settings. Example is YAML of settings.
 	Doc, Example string
+	// Settings are the names of its settings, "*" if each name is one: of a file system, for example.
+	Settings string
 	// Validate returns an error for invalid settings.
 	Validate func(Config) error
 	// Look returns the data of the events to be sent; the key tag becomes the end
 	// of the event's tag.
 	Look func(context.Context, Look) ([]*value.Dict, error)
+}
+
+// SettingNames returns the names of the settings of the beacon and of all beacons; ok is false if
+// each name is a setting, or for a beacon that is not there.
+func (b Beacon) SettingNames() (names []string, ok bool) {
+	if b.Look == nil || b.Settings == "*" {
+		return nil, false
+	}
+	return strings.Fields(b.Settings + common), true
 }
 
 // kinds are functions that create the beacons of a machine.
@@ -169,6 +187,7 @@ func validLoad(c Config) error {
 func init() {
 	kinds.Register("load", func(b machine) Beacon {
 		return Beacon{
+			Settings: "averages onchangeonly emitatstartup",
 			Doc: "Report the load average when one of its three values leaves its limits. Each entry of averages is the lowest and the " +
 				"highest normal value. With onchangeonly only crossings of a limit are reported; emitatstartup (true) reports the first " +
 				"value.",
@@ -219,6 +238,7 @@ func (b machine) load(_ context.Context, l Look) ([]*value.Dict, error) {
 func init() {
 	kinds.Register("memusage", func(b machine) Beacon {
 		return Beacon{
+			Settings: "percent",
 			Doc:      "Report the usage of memory when it reaches a percentage.",
 			Example:  "- percent: 90%\n",
 			Validate: needsPercent, Look: b.percent("memusage", "ps.virtual_memory"),
@@ -229,6 +249,7 @@ func init() {
 func init() {
 	kinds.Register("swapusage", func(b machine) Beacon {
 		return Beacon{
+			Settings: "percent",
 			Doc:      "Report the usage of swap space when it reaches a percentage.",
 			Example:  "- percent: 50%\n",
 			Validate: needsPercent, Look: b.percent("swapusage", "ps.swap_memory"),
@@ -277,6 +298,7 @@ func diskPattern(key string) (*pyre.Regexp, error) {
 func init() {
 	kinds.Register("diskusage", func(b machine) Beacon {
 		return Beacon{
+			Settings: "*",
 			Doc:      "Report file systems whose usage reaches a percentage. Each name is a regular expression for mount points.",
 			Example:  "- /: 80%\n- '^/srv/.*$': 95%\n",
 			Validate: b.validDisk, Look: b.disk,
@@ -314,6 +336,7 @@ func (b machine) disk(ctx context.Context, l Look) (out []*value.Dict, err error
 func init() {
 	kinds.Register("ps", func(b machine) Beacon {
 		return Beacon{
+			Settings: "processes",
 			Doc: "Report processes by their names: running or stopped is the status to report; with another value a missing process is " +
 				"reported.",
 			Example:  "- processes:\n    sshd: stopped\n    backup: running\n",
@@ -344,6 +367,7 @@ func (b machine) ps(_ context.Context, l Look) (out []*value.Dict, err error) {
 func init() {
 	kinds.Register("service", func(_ machine) Beacon {
 		return Beacon{
+			Settings: "services",
 			Doc: "Report the status of services. Settings of each: onchangeonly, emitatstartup (true), delay in seconds, and " +
 				"uncleanshutdown, a pid file whose presence is reported for a stopped service.",
 			Example:  "- services:\n    nginx:\n      onchangeonly: true\n      delay: 30\n      uncleanshutdown: /run/nginx.pid\n",
@@ -403,6 +427,7 @@ func changed(l Look, name string, set, state, tell *value.Dict) []*value.Dict {
 func init() {
 	kinds.Register("status", func(_ machine) Beacon {
 		return Beacon{
+			Settings: "*",
 			Doc: "Report values of the module status, by default loadavg, cpustats, meminfo, vmstats and time. Each name is a function, " +
 				"with a list of the entries to report, or all.",
 			Example:  "- time: [all]\n- loadavg: [1-min, 15-min]\n",

@@ -81,6 +81,7 @@ func validCert(c Config) error {
 func init() {
 	kinds.Register("cert_info", func(b machine) Beacon {
 		return Beacon{
+			Settings: "files notify_days",
 			Doc:      "Report certificates in PEM files that expire within notify_days (45); a negative number reports each always.",
 			Example:  "- files:\n  - /etc/ssl/certs/web.pem:\n      notify_days: 30\n- notify_days: 45\n",
 			Validate: validCert, Look: b.certificates,

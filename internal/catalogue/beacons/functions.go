@@ -18,6 +18,7 @@ func validPackages(c Config) error {
 func init() {
 	kinds.Register("pkg", func(_ machine) Beacon {
 		return Beacon{
+			Settings: "pkgs refresh",
 			Doc: "Report packages whose status has changed: installed, upgrade (a newer version is available) or not-installed. refresh " +
 				"fetches the package lists first.",
 			Example:  "- pkgs: [openssl, nginx]\n- refresh: true\n",
@@ -131,6 +132,7 @@ func validMonitor(c Config) error {
 func init() {
 	kinds.Register("salt_monitor", func(_ machine) Beacon {
 		return Beacon{
+			Settings: "salt_fun",
 			Doc:      "Call functions of the minion and report their results, of a list of functions only the true ones.",
 			Example:  "- salt_fun:\n  - slsutil.renderer:\n      args: [salt://monitoring/checks.sls]\n  - test.ping\n",
 			Validate: validMonitor, Look: monitor,

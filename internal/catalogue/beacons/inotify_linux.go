@@ -21,6 +21,7 @@ import (
 func init() {
 	kinds.Register("inotify", func(machine) Beacon {
 		return Beacon{
+			Settings: "files coalesce",
 			Doc: "Report changes of files and directories. Settings of each: mask (create, modify, delete and others of inotify), recurse, " +
 				"auto_add and exclude. coalesce combines equal events.",
 			Example:  "- files:\n    /etc/nginx:\n      mask: [create, modify, delete]\n      recurse: true\n      auto_add: true\n- disable_during_state_run: true\n",

@@ -45,6 +45,7 @@ func validLog(c Config) error {
 func init() {
 	kinds.Register("log", func(b machine) Beacon {
 		return Beacon{
+			Settings: "file tags",
 			Doc:      "Report new lines of a file that match a regular expression; each tag has one.",
 			Example:  "- file: /var/log/syslog\n- tags:\n    oom:\n      regex: .*Out of memory.*\n",
 			Validate: validLog, Look: b.log,

@@ -211,6 +211,7 @@ func (b machine) logins(ctx context.Context, l Look, path string, each func(*val
 func init() {
 	kinds.Register("btmp", func(b machine) Beacon {
 		return Beacon{
+			Settings: "users groups defaults",
 			Doc:      "Report failed logins, of all users or of those that are named, optionally within a time of day.",
 			Example:  "- users:\n    root:\n      time_range: {start: 8am, end: 4pm}\n",
 			Validate: validLogins, Look: b.btmp,
@@ -228,6 +229,7 @@ const maxTerminals = 10_000
 func init() {
 	kinds.Register("wtmp", func(b machine) Beacon {
 		return Beacon{
+			Settings: "users groups defaults ut_type",
 			Doc: "Report logins, of all users or of those that are named, optionally within a time of day. With groups also users of " +
 				"groups.",
 			Example:  "- users:\n    root:\n      time_range: {start: 8am, end: 4pm}\n",

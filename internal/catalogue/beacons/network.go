@@ -66,6 +66,7 @@ func validNetwork(c Config) error {
 func init() {
 	kinds.Register("network_info", func(b machine) Beacon {
 		return Beacon{
+			Settings: "interfaces",
 			Doc:      "Report interfaces whose counters reach a limit: the value itself (type equal), or any above it (type greater).",
 			Example:  "- interfaces:\n    eth0:\n      type: greater\n      errin: 10\n      dropin: 100\n",
 			Validate: validNetwork, Look: b.network,

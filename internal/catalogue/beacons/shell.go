@@ -182,6 +182,7 @@ func unquoteC(s string) (text, rest string, ok bool) {
 func init() {
 	kinds.Register("sh", func(b machine) Beacon {
 		return Beacon{
+			Settings: "",
 			Doc:      "Report the commands that users run in their shells. It needs the program strace.",
 			Example:  "[]\n",
 			Validate: valid, Look: b.shell,

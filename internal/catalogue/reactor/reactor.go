@@ -20,6 +20,7 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"time"
 
 	"brine/internal/base/ratelimit"
@@ -94,10 +95,30 @@ func (rl rule) logMissing(log *slog.Logger) {
 		if strings.HasPrefix(file, "salt://") {
 			continue
 		}
-		if paths, err := filepath.Glob(file); err != nil || len(paths) == 0 {
+		paths, err := filepath.Glob(file)
+		if err != nil || len(paths) == 0 {
 			log.Error("reactor: no such SLS file; events with this tag have no reaction", "tag", rl.tag(), "path", file)
 		}
+		for _, path := range paths {
+			if err := readable(path); err != nil {
+				log.Error("reactor: cannot read an SLS file; events with this tag have no reaction", "tag", rl.tag(), "path", path, "err", err)
+			}
+		}
 	}
+}
+
+// readable returns an error for a directory or a file that cannot be opened.
+func readable(path string) error {
+	f, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	st, err := f.Stat()
+	if err == nil && !st.Mode().IsRegular() {
+		return salt.Errorf(salt.Invalid, "%s is not a file", path)
+	}
+	return err
 }
 
 // tag is the original pattern.

@@ -124,6 +124,26 @@ func (c *checker) ports(endpoints []transport.Endpoint, running bool) {
 	}
 }
 
+// served checks that the address where the daemon serves metrics or profiles can be bound. A daemon
+// starts without them. running means that an instance is running and uses the address.
+func (c *checker) served(option, address string, running bool) {
+	if address == "" {
+		return
+	}
+	if strings.HasPrefix(address, ":") {
+		address = "127.0.0.1" + address
+	}
+	l, err := net.Listen("tcp", address)
+	switch {
+	case err == nil:
+		l.Close()
+	case running && errors.Is(err, syscall.EADDRINUSE):
+	default:
+		c.broken.Add(1)
+		c.warn("%s: the daemon would start, but cannot serve %s: %v", option, address, err)
+	}
+}
+
 // lookupTime is the timeout for the lookup of a master's name.
 const lookupTime = 3 * time.Second
 

@@ -217,6 +217,10 @@ func (b *blueprint) check(ctx context.Context, env *frame.Env, c *common, path s
 			k.fault("%s: %v", cmp.Or(c.userOption, "user"), noUserError(c.user))
 		}
 	}
+	running := noted(c.pidFile, b.command.Name)
+	own := map[string]string{"salt-api": "api_metrics_address", "salt-syndic": "syndic_metrics_address"}
+	k.served(cmp.Or(own[b.command.Name], "metrics_address"), c.metrics, running)
+	k.served("profiling_address", c.profile.Address, running)
 	c.check(ctx, k)
 	where, ok := path, "the configuration in "+path+" is fine"
 	if len(c.files) == 0 {

@@ -29,6 +29,7 @@ func loadMaster(t *config.Tree, _ bool, log *slog.Logger) (*common, error) {
 	if err != nil {
 		return nil, err
 	}
+	t.WarnPaths(cfg)
 	return &common{
 		log: &cfg.Log, pidFile: cfg.Files.PIDFile, profile: cfg.Profile, metrics: cfg.Metrics.Address, user: cfg.Files.User,
 		refused:  t.Refuse(cfg.Overrides, &config.Master{}, &apiOptions{}),

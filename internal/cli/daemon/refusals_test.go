@@ -128,6 +128,8 @@ func TestCheckIsTheStart(t *testing.T) {
 		{"salt-master", "reactor: x\n", "reactor"},
 		{"salt-master", "transport: carrier_pigeon\n", "transport"},
 		{"salt-master", "nodegroups: [a]\n", "nodegroups"},
+		{"salt-master", "publisher_acl_blacklist: {user: [amy]}\n", `publisher_acl_blacklist: there is no key "user" that forbids something`},
+		{"salt-master", "publisher_acl_blacklist: {modules: [{cmd: run}]}\n", "publisher_acl_blacklist: modules: expected a name or pattern"},
 		{"salt-master", "peer: [a]\n", "peer: expected a mapping, got list"},
 		{"salt-master", "publisher_acl: [amy]\n", "publisher_acl: expected a mapping, got list"},
 		{"salt-master", "hot_masters: ['other:99999']\n", `hot_masters: "other:99999" is not host or host:port`},
@@ -219,7 +221,25 @@ postgres.port: abc`, "the git remote master https://127.0.0.1/y has the paramete
 			{"", `ext_pillar: stack: Unknown traverse option \"grainz\"`},
 			{"", "ext_pillar: expected a list of maps, got list in it"},
 			{"master_tops: {ext_nodes: [a]}", "ext_nodes is a list, not a command"},
-			{"reactor: [{a/b: [/none.sls, 'salt://x.sls']}]", "events with this tag have no reaction"},
+			{"reactor: [{a/b: [/none.sls, 'salt://x.sls']}, {c: /etc}]", "events with this tag have no reaction"},
+			{"", "/etc is not a file"},
+			{`autosign_file: /none
+autoreject_file: /
+autosign_grains_dir: BAD`, "/none; it has no effect until there is one"},
+			{"", "autoreject_file: "},
+			{"", "autosign_grains_dir: "},
+			{"peer: {'[': [test.ping], web: test.ping}", `the regular expression "[" is malformed`},
+			{"", `web: expected a list of functions, got the string "test.ping"`},
+			{"publisher_acl: {amy: [{'web*': [test.*], 'db*': [test.*]}]}", "amy[0]: expected one target with its functions, got a map of 2"},
+			{"nodegroups: {web: 'web* and (G@os:Debian', all: N@nosuch}", `all: nodegroup "nosuch" is not defined`},
+			{"", "web: "},
+			{"file_roots: {base: /srv, dev: [/none]}\npillar_roots: {base: [BAD]}", "base: expected a list of directories, got the string"},
+			{"", "dev[0]: there is no directory /none"},
+			{"", "is not a directory option=pillar_roots"},
+			{"runner_dirs: [/none]", "there is no directory /none option=runner_dirs"},
+			{"jinja_env: {trim_block: true}", `there is no setting "trim_block"; did you mean trim_blocks?`},
+			{"extmod_blacklist: {module: [x]}", "did you mean modules?"},
+			{"ignore_unsupported: [engine]", `"engine" has no effect`},
 			{"token_expire_user_override: [amy]", "token_expire_user_override: expected True, False or a map"},
 		}},
 		{"salt-minion", []brokenPart{
@@ -234,13 +254,18 @@ postgres.port: abc`, "the git remote master https://127.0.0.1/y has the paramete
   none: {seconds: 3}
   fine: {function: test.ping, when: [teatime, 5pm]}`, `job=interval err="no time is given`},
 			{"", `job=number err="seconds: expected a number`},
+			{"", `interval: there is no setting of jobs "secondss"; did you mean seconds?`},
 			{"", `job=cron err="cron: \"x y\" has 2 fields`},
 			{"", `job=none err="no function is named"`},
 			{`beacons:
   load: x
   diskusage: [{/: abc}]
-  memusage: [{percent: 63%}]`, `beacon=load err="expected a list of maps`},
+  memusage: [{percent: 63%, intervall: 5}]`, `beacon=load err="expected a list of maps`},
 			{"", "beacon=diskusage err="},
+			{"", `memusage: there is no setting of this beacon "intervall"; did you mean interval?`},
+			{"mine_functions: {test.ping: '', disk.usage: []}", "test.ping: expected a list or a map of arguments"},
+			{"state_aggregate: pkg\nstate_queue: many", `expected true, false or a list of state modules, got the string "pkg"`},
+			{"", "option=state_queue"},
 		}},
 		{"salt-minion", []brokenPart{
 			{"file_client: local\nmaster_type: disable\nfileserver_backend: [gitfs]\ngitfs_remotes: x", `fileserver_backend=gitfs err="gitfs_remotes is a str`},

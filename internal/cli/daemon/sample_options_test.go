@@ -13,6 +13,8 @@ import (
 	"brine/internal/base/log"
 	"brine/internal/cli/frame"
 	"brine/internal/daemons/config"
+	"brine/internal/py/value"
+	"brine/internal/py/yaml"
 )
 
 // byPrograms are options that no part of a daemon declares. Command-line programs read them, or
@@ -133,4 +135,73 @@ func decoded(t *testing.T, kind config.Kind, conf string) any {
 		t.Errorf("%s: %v", conf, err)
 	}
 	return m
+}
+
+// accepted are wrong forms that are not wrong for an option: any setting may have any value.
+var accepted = map[string]string{
+	"master decrypt_pillar": "map of null", "minion decrypt_pillar": "map of null",
+	"minion grains": "map map of map map of null", "minion mine_functions": "map of map map of null", "minion x509_signing_policies": "map of map",
+}
+
+// TestWrongForms sets each option that is a list or a map to values of other forms. The check, which
+// reads the options as the start does, names the option, since a part of it would do nothing.
+func TestWrongForms(t *testing.T) {
+	wrong := map[string]any{
+		"list of lists": value.ListOf(value.ListOf("a")), "list of null": value.ListOf(nil), "map": value.DictOf("xyzzy", 7),
+		"map of map": value.DictOf("xyzzy", value.DictOf("a", 1)), "map of null": value.DictOf("xyzzy", nil),
+	}
+	tried, silent := 0, 0
+	for kind, ptr := range map[config.Kind]any{config.MasterKind: &config.Master{}, config.MinionKind: &config.Minion{}} {
+		all, err := config.Describe(kind, ptr)
+		if err != nil {
+			t.Fatal(err)
+		}
+		byName, err := config.DescribeByName(kind)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, d := range slices.Concat(all, byName) {
+			if d.Type != "list" && d.Type != "mapping" && d.Type != "any" {
+				continue
+			}
+			for form, v := range wrong {
+				if strings.Contains(accepted[string(kind)+" "+d.Name], form) {
+					continue
+				}
+				tried++
+				conf := yaml.Dump(value.DictOf("root_dir", t.TempDir(), "id", "one", "master", "127.0.0.1", "interface", "127.0.0.1",
+					"enable_fqdns_grains", false, d.Name, v))
+				if !isRemarked(t, kind, ptr, conf, d.Name) && !isNamed(t, kind, conf, d.Name) {
+					silent++
+					t.Errorf("%s %s: a %s is called fine", kind, d.Name, form)
+				}
+			}
+		}
+	}
+	t.Logf("%d values, %d not found", tried, silent)
+	if tried < 500 {
+		t.Errorf("only %d values were tried", tried)
+	}
+}
+
+// isRemarked reports whether the warnings of a start, or the error about the configuration, name an option.
+func isRemarked(t *testing.T, kind config.Kind, ptr any, conf, name string) bool {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), string(kind))
+	if err := os.WriteFile(path, []byte(conf), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	tree, err := config.Load(path, kind, (&log.Held{}).Logger())
+	if err != nil {
+		return false
+	}
+	if slices.ContainsFunc(tree.Remarks(ptr), func(r config.Remark) bool { return r.Key == name }) {
+		return true
+	}
+	if kind == config.MasterKind {
+		_, err = config.NewMaster(tree, config.ThisMachine(), (&log.Held{}).Logger())
+	} else {
+		_, err = config.NewMinion(tree, config.ThisMachine(), false, (&log.Held{}).Logger())
+	}
+	return err != nil && strings.Contains(err.Error(), " "+name+": ")
 }

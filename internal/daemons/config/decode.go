@@ -229,17 +229,22 @@ func (t *Tree) WarnUnknown(declare ...any) {
 // Remark is about an option that a daemon does not use.
 type Remark struct{ Key, Text string }
 
-// Remarks returns the options in the tree that neither Brine nor Salt knows, and those of Salt
-// without effect that Unsupported does not return; declare are the structs with Brine's
+// Remarks returns the options in the tree that neither Brine nor Salt knows, those of Salt
+// without effect that Unsupported does not return, and parts of others that have a wrong form; declare are the structs with Brine's
 // options. A name with a dot or colon belongs to a module of the user's own, unless it is
 // close to an option of a server, such as mysql.host.
 func (t *Tree) Remarks(declare ...any) (out []Remark) {
 	declared := declaredNames(declare)
 	all := append(slices.Collect(maps.Keys(declared)), knownNames()...)
 	slices.Sort(all)
+	read := t.readByName()
+	out = append(out, t.idle()...)
 	for _, k := range t.Values.Keys() {
 		name := value.Str(k)
 		v := t.Values.At(name)
+		if declared[name] || read[name] {
+			out = append(out, formRemarks(name, v)...)
+		}
 		if declared[name] {
 			continue
 		}
@@ -266,6 +271,19 @@ func (t *Tree) Remarks(declare ...any) (out []Remark) {
 		out = append(out, Remark{name, "unknown option; keeping it for config.get"})
 	}
 	return out
+}
+
+// readByName returns the options of the tree's kind that functions and programs read by their names.
+func (t *Tree) readByName() map[string]bool {
+	names := map[string]bool{}
+	all, err := DescribeByName(t.Kind)
+	if err != nil {
+		return nil // a test reads the embedded file
+	}
+	for _, d := range all {
+		names[d.Name] = true
+	}
+	return names
 }
 
 // declaredNames returns the options of structs under all of their names.

@@ -99,15 +99,24 @@ func Describe(k Kind, ptr any) ([]Description, error) {
 //go:embed byname.yaml
 var byNameText []byte
 
-// DescribeByName lists the options that functions and programs read by their name,
-// which Describe does not find.
-func DescribeByName(k Kind) ([]Description, error) {
+// byName returns the content of byname.yaml.
+var byName = sync.OnceValues(func() (*value.Dict, error) {
 	v, err := yaml.Load(byNameText, "byname.yaml")
 	if err != nil {
 		return nil, fmt.Errorf("config: %w", err)
 	}
+	return v.(*value.Dict), nil
+})
+
+// DescribeByName lists the options that functions and programs read by their name,
+// which Describe does not find.
+func DescribeByName(k Kind) ([]Description, error) {
+	all, err := byName()
+	if err != nil {
+		return nil, err
+	}
 	var out []Description
-	for name, own := range v.(*value.Dict).All() {
+	for name, own := range all.All() {
 		d := own.(*value.Dict)
 		if slices.Contains(value.Texts(d.At("kinds")), string(k)) {
 			out = append(out, Description{

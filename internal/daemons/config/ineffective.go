@@ -194,12 +194,19 @@ func (t *Tree) Refuse(o Overrides, declare ...any) (refused []error) {
 	for _, u := range other {
 		t.warn(u.Key, u.Why)
 	}
+	used := map[string]bool{}
 	for _, u := range append(needed, t.Unsupported(declare...)...) {
+		used[u.Name()], used[u.Key] = true, true
 		if slices.Contains(o.IgnoreUnsupported, u.Name()) || slices.Contains(o.IgnoreUnsupported, u.Key) {
 			t.warn(u.Key, "starting without it, as ignore_unsupported says: "+u.Why)
 			continue
 		}
 		refused = append(refused, t.fault(u.Key, fmt.Errorf("%s; to start without it, set ignore_unsupported: [%s]", u.Why, u.Name())))
+	}
+	for _, name := range o.IgnoreUnsupported {
+		if !used[name] {
+			t.warn("ignore_unsupported", fmt.Sprintf("%.80q has no effect: the configuration has no unsupported part with this name", name))
+		}
 	}
 	return refused
 }

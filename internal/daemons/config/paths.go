@@ -1,11 +1,17 @@
 package config
 
 import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
 	"path/filepath"
 	"reflect"
 	"regexp"
 	"slices"
 	"strings"
+
+	"brine/internal/py/value"
 )
 
 // pathOptions are the options that root_dir applies to.
@@ -75,4 +81,58 @@ func sockDir(sock, cache string) string {
 		return filepath.Join(cache, ".salt-unix")
 	}
 	return sock
+}
+
+// WarnPaths logs directories that options name and that are not there. ptr points to the struct with the
+// options. It is for daemons, as WarnUnknown.
+func (t *Tree) WarnPaths(ptr any) {
+	for _, key := range []string{"file_roots", "pillar_roots"} {
+		roots, _ := t.Values.At(key).(*value.Dict)
+		for env, dirs := range roots.All() {
+			l, ok := dirs.(*value.List)
+			if !ok {
+				continue // Remarks has it
+			}
+			for i, dir := range value.Texts(l) {
+				t.warnDir(key, fmt.Sprintf("%s[%d]: ", value.Str(env), i), dir)
+			}
+		}
+	}
+	opts, _, err := options(ptr)
+	if err != nil {
+		return // Decode reports it
+	}
+	for _, o := range opts {
+		if !strings.HasSuffix(o.name, "_dirs") || o.name == "append_minionid_config_dirs" {
+			continue
+		}
+		dirs, _ := o.slots[0].In(o.slots[0].part).Interface().([]string)
+		for _, dir := range dirs {
+			t.warnDir(o.name, "", dir)
+		}
+	}
+}
+
+// warnDir logs a directory that is not there.
+func (t *Tree) warnDir(key, at, dir string) {
+	if strings.Contains(dir, "__env__") { // stands for environments
+		return
+	}
+	found := []string{dir}
+	if strings.ContainsAny(dir, "*?[") {
+		if found, _ = filepath.Glob(dir); len(found) == 0 {
+			t.warn(key, at+"no directory matches "+dir)
+		}
+	}
+	for _, dir := range found {
+		st, err := os.Stat(dir)
+		switch {
+		case errors.Is(err, fs.ErrNotExist):
+			t.warn(key, at+"there is no directory "+dir)
+		case err != nil:
+			t.warn(key, at+err.Error())
+		case !st.IsDir() && found[0] == dir && len(found) == 1:
+			t.warn(key, at+dir+" is not a directory")
+		}
+	}
 }

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"brine/internal/base/salt"
+	"brine/internal/call/acl"
 	"brine/internal/call/python"
 	"brine/internal/files/extmods"
 	"brine/internal/net/discovery"
@@ -106,6 +107,9 @@ func (o *Options) Check() error {
 		if _, ok := m.v.(*value.Dict); !ok && value.Truth(m.v) {
 			return salt.Errorf(salt.Invalid, "%s: expected a mapping, got %s", m.option, value.TypeName(m.v))
 		}
+	}
+	if err := acl.CheckBlacklist(o.PublisherACLBlacklist); err != nil {
+		return salt.Errorf(salt.Invalid, "publisher_acl_blacklist: %w", err)
 	}
 	seen := map[string]bool{}
 	for _, name := range o.HotMasters {

@@ -84,6 +84,13 @@ func (s *settings) set(cfg Config) {
 	for _, err := range errs {
 		s.log.Error("cannot use an authentication system of external_auth", "err", err)
 	}
+	missing, unusable := keystore.CheckFiles(cfg.Keys, cfg.User)
+	for _, err := range missing {
+		s.log.Warn("cannot decide by a file about the keys of new minions", "err", err)
+	}
+	for _, err := range unusable {
+		s.log.Error("cannot decide by a file about the keys of new minions", "err", err)
+	}
 	var autosign *keystore.Autosign
 	if s.keys != nil { // not in a check before the start
 		autosign = keystore.NewAutosign(s.keys, cfg.Keys, cfg.User, s.log)

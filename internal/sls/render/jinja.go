@@ -5,9 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"os"
 	"path"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -103,6 +105,23 @@ func (o jinjaOptions) language() jinja.Options {
 	return l
 }
 
+// settings returns the settings of jinja_env and jinja_sls_env: texts and flags.
+func (o *jinjaOptions) settings() (texts map[string]*string, flags map[string]*bool) {
+	texts = map[string]*string{"line_statement_prefix": &o.lineStatement, "line_comment_prefix": &o.lineComment,
+		"newline_sequence": &o.newlines, "block_start_string": &o.blockStart, "block_end_string": &o.blockEnd,
+		"variable_start_string": &o.varStart, "variable_end_string": &o.varEnd,
+		"comment_start_string": &o.commentStart, "comment_end_string": &o.commentEnd}
+	flags = map[string]*bool{"trim_blocks": &o.trim, "lstrip_blocks": &o.lstrip, "keep_trailing_newline": &o.keepEnd}
+	return texts, flags
+}
+
+// JinjaSettings returns the names of the settings of jinja_env and jinja_sls_env that are texts, and
+// of those that are flags.
+func JinjaSettings() (texts, flags []string) {
+	t, f := new(jinjaOptions).settings()
+	return slices.Sorted(maps.Keys(t)), slices.Sorted(maps.Keys(f))
+}
+
 // readOptions reads jinja_sls_env, or jinja_env for other texts than SLS.
 func readOptions(opts *value.Dict, sls bool) jinjaOptions {
 	o := jinjaOptions{lax: opts.Bool("allow_undefined"), trim: opts.Bool("jinja_trim_blocks"), lstrip: opts.Bool("jinja_lstrip_blocks")}
@@ -110,11 +129,7 @@ func readOptions(opts *value.Dict, sls bool) jinjaOptions {
 	if sls {
 		name = "jinja_sls_env"
 	}
-	texts := map[string]*string{"line_statement_prefix": &o.lineStatement, "line_comment_prefix": &o.lineComment,
-		"newline_sequence": &o.newlines, "block_start_string": &o.blockStart, "block_end_string": &o.blockEnd,
-		"variable_start_string": &o.varStart, "variable_end_string": &o.varEnd,
-		"comment_start_string": &o.commentStart, "comment_end_string": &o.commentEnd}
-	flags := map[string]*bool{"trim_blocks": &o.trim, "lstrip_blocks": &o.lstrip, "keep_trailing_newline": &o.keepEnd}
+	texts, flags := o.settings()
 	for k, v := range opts.Dict(name).All() {
 		key := strings.ToLower(value.Str(k))
 		if p := texts[key]; p != nil {

@@ -68,6 +68,39 @@ func NewAutosign(s *Store, o Options, user string, log *slog.Logger) *Autosign {
 	return &Autosign{o: o, stub: filepath.Join(s.dir, autosignDir), user: user, log: log, files: map[string]signingFile{}}
 }
 
+// CheckFiles returns errors about the files and the directory of o that would be ignored: missing
+// are those that may appear later. user is as in NewAutosign.
+func CheckFiles(o Options, user string) (missing, unusable []error) {
+	a := &Autosign{o: o, user: user}
+	for _, f := range []struct{ option, path string }{{"autosign_file", o.AutosignFile}, {"autoreject_file", o.AutorejectFile}} {
+		if f.path == "" {
+			continue
+		}
+		_, err := readSigningFile(f.path)
+		if err == nil {
+			err = a.checkMode(f.path)
+		}
+		switch {
+		case errors.Is(err, fs.ErrNotExist):
+			missing = append(missing, salt.Errorf(salt.NotFound, "%s: there is no file %s; it has no effect until there is one", f.option, f.path))
+		case errors.Is(err, errNotFile):
+			unusable = append(unusable, salt.Errorf(salt.Invalid, "%s: %s is not a file", f.option, f.path))
+		case err != nil:
+			unusable = append(unusable, salt.Errorf(salt.Invalid, "%s: %s: %w", f.option, f.path, err))
+		}
+	}
+	if dir := o.AutosignGrainsDir; dir != "" {
+		_, err := os.ReadDir(dir)
+		switch {
+		case errors.Is(err, fs.ErrNotExist):
+			missing = append(missing, salt.Errorf(salt.NotFound, "autosign_grains_dir: there is no directory %s; it has no effect until there is one", dir))
+		case err != nil:
+			unusable = append(unusable, salt.Errorf(salt.Invalid, "autosign_grains_dir: %w", err))
+		}
+	}
+	return missing, unusable
+}
+
 // Rejects reports whether the key of a new minion is to be rejected. Call it before Signs.
 func (a *Autosign) Rejects(id string) bool { return a.inFile(a.o.AutorejectFile, id) }
 

@@ -1,9 +1,11 @@
 package keystore
 
 import (
+	"errors"
 	"os"
 	"path/filepath"
 	"reflect"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -180,6 +182,43 @@ func TestGrains(t *testing.T) {
 		{"../secret", "abc", false}, {"none", "abc", false}} {
 		if got := a.Signs("m", value.DictOf(c.grain, c.v)) != ""; got != c.want {
 			t.Errorf("%s=%v: %v", c.grain, c.v, got)
+		}
+	}
+}
+
+// TestCheckFiles: the files that options name are missing, of another type or open to others, or fine.
+func TestCheckFiles(t *testing.T) {
+	dir := t.TempDir()
+	file, open := filepath.Join(dir, "file"), filepath.Join(dir, "open")
+	for _, path := range []string{file, open} {
+		if err := os.WriteFile(path, []byte("web*\n"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := os.Chmod(open, 0o666); err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct {
+		o                 Options
+		missing, unusable string
+	}{
+		{Options{}, "", ""},
+		{Options{AutosignFile: file, AutorejectFile: file, AutosignGrainsDir: dir}, "", ""},
+		{Options{AutosignFile: dir + "/none"}, "autosign_file: there is no file " + dir + "/none", ""},
+		{Options{AutorejectFile: dir}, "", "autoreject_file: " + dir + " is not a file"},
+		{Options{AutosignFile: open}, "", "writable for all users"},
+		{Options{AutosignGrainsDir: file}, "", "autosign_grains_dir: "},
+		{Options{AutosignGrainsDir: dir + "/none"}, "autosign_grains_dir: there is no directory", ""},
+	} {
+		missing, unusable := CheckFiles(c.o, "root")
+		for _, got := range []struct {
+			errs []error
+			want string
+		}{{missing, c.missing}, {unusable, c.unusable}} {
+			err := errors.Join(got.errs...)
+			if (err == nil) != (got.want == "") || err != nil && !strings.Contains(err.Error(), got.want) {
+				t.Errorf("%+v: got %v, want %q", c.o, err, got.want)
+			}
 		}
 	}
 }
