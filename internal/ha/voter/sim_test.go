@@ -18,6 +18,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"brine/internal/ha/lease"
+	"brine/test/tools"
 )
 
 // memory is a disk in memory. It can be copied, and can be full.
@@ -546,6 +547,9 @@ func runs(t *testing.T, few bool, first, n uint64, f faults, set func(*world)) (
 
 // seeds returns how many seeds a test uses, and whether this is the usual number.
 func seeds(t *testing.T, usual uint64) (n uint64, few bool) {
+	if tools.Race {
+		t.Skip("a simulation in one goroutine, which make test-all runs")
+	}
 	text := os.Getenv("BRINE_VOTERS")
 	if text == "" {
 		return usual, true
