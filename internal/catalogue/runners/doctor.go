@@ -209,11 +209,14 @@ func (p *patient) identity() (out []finding) {
 	if !p.isolated {
 		return nil // all use the same directory
 	}
-	own, cluster := map[string]string{}, map[string]string{}
-	p.there(func(id string, d *value.Dict) { own[id], cluster[id] = d.Str("own"), d.Str("cluster") })
+	own, shared := map[string]string{}, map[string]string{}
+	p.there(func(id string, d *value.Dict) { own[id], shared[id] = d.Str("own"), d.Str("cluster") })
 	p.there(func(from string, d *value.Dict) {
-		if cluster[from] != cluster[p.self] {
-			out = append(out, finding{"identity", from, "its cluster key differs from that of " + p.self + ": " + cluster[from],
+		for entry, why := range d.Dict("foreign").All() {
+			out = append(out, finding{"identity", from, "its cluster_peers names " + value.Str(entry) + ": " + value.Str(why), cluster.ForeignFix})
+		}
+		if shared[from] != shared[p.self] {
+			out = append(out, finding{"identity", from, "its cluster key differs from that of " + p.self + ": " + shared[from],
 				"two clusters were created: stop it, remove its cluster_pki_dir and cachedir, and let it join"})
 		}
 		for id, finger := range own {

@@ -51,6 +51,7 @@ func (h *health) collect(ctx context.Context) map[string]*value.Dict {
 //	configured    cluster_voters
 //	disks         the directories: path, free and size in bytes
 //	options       checksums of the deciding options
+//	foreign       why masters that cluster_peers names are no members, by the entry there
 //	few           masters of the minions that list fewer than there are, by minion
 func (h *health) own(*value.Dict) *value.Dict {
 	d := value.DictOf("own", fingerOf(filepath.Join(h.pkiDir, "master.pub")), "cluster", fingerOf(filepath.Join(h.options.PKIDir, cluster.PublicFile)))
@@ -87,6 +88,11 @@ func (h *health) own(*value.Dict) *value.Dict {
 	d.Set("disks", disks)
 	d.Set("few", h.fewMasters(members))
 	d.Set("options", h.sums())
+	foreign := value.NewDict(0)
+	for entry, why := range h.cluster.Foreign() {
+		foreign.Set(entry, why)
+	}
+	d.Set("foreign", foreign)
 	return d
 }
 

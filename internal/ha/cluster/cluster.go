@@ -14,6 +14,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"maps"
 	"net"
 	"os"
 	"slices"
@@ -70,6 +71,9 @@ type Cluster struct {
 	following atomic.Bool
 	legacy    []byte // see signSessions
 	founding  bool   // this process created the cluster, or has joined it
+
+	foreign foreign
+	looking atomic.Bool
 }
 
 // leaseTime is how long an unreachable leader keeps its role.
@@ -298,6 +302,15 @@ func (c *Cluster) tend(ctx context.Context) {
 				c.rateLimitedLog.Warn("sessions", "cannot create the secret of session keys", "err", err)
 			}
 		}
+		if c.cfg.Options.Isolated && turn%lookEvery == 0 && c.looking.CompareAndSwap(false, true) {
+			go func() {
+				defer c.looking.Store(false)
+				for entry, why := range c.foreign.look(&c.cfg, c.peers, c.Keyring.ring.Load()) {
+					c.log.Error("this master does not work with a master that cluster_peers names: "+why+"; "+ForeignFix, "peer", entry)
+					c.local.host.Relay("", salt.Tag("cluster", "refused"), value.DictOf("peer", entry, "reason", why))
+				}
+			}()
+		}
 		for _, p := range c.peers.all() {
 			p.look()
 			if p.cutOff() && !c.cfg.Options.Isolated {
@@ -315,6 +328,20 @@ func (c *Cluster) tend(ctx context.Context) {
 			c.rateLimitedLog.Warn("roster", "cannot update the list of masters for minions", "err", err)
 		}
 	}
+}
+
+// lookEvery is the interval of looks at masters that are in another cluster, in rounds of tend.
+const lookEvery = 10
+
+// ForeignFix is the way out of two clusters that were to be one.
+const ForeignFix = "stop the masters of one of the two clusters, remove cluster_pki_dir and cachedir there, and start them: they join the other one; or " +
+	"correct cluster_peers"
+
+// Foreign returns why masters that cluster_peers names do not belong to this cluster, by the entry there.
+func (c *Cluster) Foreign() map[string]string {
+	c.foreign.mu.Lock()
+	defer c.foreign.mu.Unlock()
+	return maps.Clone(c.foreign.reasons)
 }
 
 // weighEvery is the interval of checks of the machine's load, in rounds of tend.

@@ -476,6 +476,37 @@ func TestUnmountedShare(t *testing.T) {
 	}
 }
 
+// TestSpelledPeers: no master is named twice, by itself, or in a way by which it cannot be reached.
+func TestSpelledPeers(t *testing.T) {
+	for _, c := range []struct {
+		id, peers, want string // peers are separated by commas; "" is accepted
+	}{
+		{"master1", "master2,master3", ""},
+		{"Master1", "MASTER2,2001:db8::1,127.0.0.9", ""},
+		{"master1", "Master1", "is this master itself"},
+		{"127.0.0.1", "::ffff:127.0.0.1", "is this master itself"},
+		{"::1", "0:0::1", "is this master itself"},
+		{"master1", "master2,master2", "names master2 twice"},
+		{"master1", "master2,MASTER2", "names one master twice, as master2 and MASTER2"},
+		{"master1", "2001:db8::1,2001:DB8:0::1", "names one master twice, as 2001:db8::1 and 2001:DB8:0::1"},
+		{"master1", "master2.", "without the dot at its end"},
+		{"master1", "[2001:db8::1]", "without brackets, as 2001:db8::1"},
+		{"master1", "[2001:db8::1]:4520", "without a port, as 2001:db8::1"},
+		{"master1", "192.0.2.1:4520", "without a port, as 192.0.2.1"},
+		{"master1", "master2:4520", "without a port, as master2"},
+		{"master1", "master2,", "an entry is empty"},
+		{"master1", "master2, ", "an entry is empty"},
+		{"master1", " master2", "is not an address or name"},
+		{"master1.", "master2", "id: write"},
+		{"master1:4520", "master2", "id: write"},
+	} {
+		err := (&Options{Port: 4520, Peers: strings.Split(c.peers, ",")}).Check(c.id, true, "0.0.0.0")
+		if c.want == "" && err != nil || c.want != "" && (err == nil || !strings.Contains(err.Error(), c.want)) {
+			t.Errorf("%s with %q: %v", c.id, c.peers, err)
+		}
+	}
+}
+
 // TestFounder: of several masters one creates the cluster, and never one that is
 // configured to join an existing cluster.
 func TestFounder(t *testing.T) {
@@ -485,7 +516,9 @@ func TestFounder(t *testing.T) {
 	}{
 		{Options{}, true},
 		{Options{Peers: []string{"b", "c"}}, true},
-		{Options{Peers: []string{"b", "Z"}}, false},
+		{Options{Peers: []string{"b", "Z"}}, true}, // in all spellings the same order
+		{Options{Peers: []string{"b", "A"}}, false},
+		{Options{Peers: []string{"b", "::ffff:192.0.2.1"}}, false},
 		{Options{Peers: []string{"b"}, Fingerprint: strings.Repeat("a", 64)}, false},
 		{Options{Fingerprint: strings.Repeat("a", 64)}, false},
 	} {

@@ -146,6 +146,8 @@ func (i *inbound) answerJoin(conn *wire.Line, frames *event.FrameReader, discove
 	switch no := refusal.Of(err); {
 	case no != nil:
 		i.rateLimitedLog.Warn("join "+no.Reason, "refused a master that wants to join the cluster", "addr", conn.RemoteAddr(), "reason", no.Reason)
+	case errors.Is(err, io.EOF):
+		i.log.Debug("a master asked for the id of this one and its cluster", "addr", conn.RemoteAddr())
 	case err != nil:
 		i.rateLimitedLog.Warn("join", "a master failed to join the cluster", "addr", conn.RemoteAddr(), "err", err)
 	default:

@@ -13,6 +13,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"syscall"
 	"time"
@@ -106,7 +107,7 @@ func establish(cfg *Config, log *slog.Logger) (isNew bool, err error) {
 					"cluster_peers: %w",
 				listening, cfg.Options.Port, last)
 		case waited > joinTime:
-			first := slices.Min(cfg.Options.Peers) + " first, which creates it"
+			first := slices.MinFunc(cfg.Options.Peers, func(a, b string) int { return strings.Compare(canonical(a), canonical(b)) }) + " first, which creates it"
 			if cfg.Options.Fingerprint != "" {
 				first = "one of them"
 			}
@@ -138,7 +139,7 @@ func joinStore(cfg *Config) (joined bool, err error) {
 // founds reports whether the master id creates the cluster if no peer is a member yet. A master that knows the
 // fingerprint of the cluster's key joins an existing cluster.
 func (o *Options) founds(id string) bool {
-	return o.Fingerprint == "" && (len(o.Peers) == 0 || id < slices.Min(o.Peers))
+	return o.Fingerprint == "" && !slices.ContainsFunc(o.Peers, func(p string) bool { return canonical(p) <= canonical(id) })
 }
 
 // Join makes this machine a member of a cluster through a running member, and writes the cluster's keys to cluster_pki_dir. A master
@@ -155,7 +156,8 @@ func Join(cfg *Config, member string) error {
 	return err
 }
 
-func join(cfg *Config, id string) error {
+// callMember connects to a master at which this one may not be known, and prepares the handshake of a joining master.
+func callMember(cfg *Config, id string) (conn *wire.Line, frames *event.FrameReader, j *memberauth.Joiner, err error) {
 	d := net.Dialer{Timeout: wire.DialTime}
 	if ip := net.ParseIP(cfg.ID); ip != nil {
 		d.LocalAddr = &net.TCPAddr{IP: ip}
@@ -169,26 +171,34 @@ func join(cfg *Config, id string) error {
 	}
 	raw, err := dial()
 	if err != nil {
-		return err
+		return nil, nil, nil, err
 	}
-	defer func() { raw.Close() }()
 	// The member is authenticated by messages inside TLS that are bound to this connection.
-	conn, err := (*wire.Identity)(nil).Client(context.Background(), raw, func(*x509.Certificate) *refusal.Error { return nil })
+	conn, err = (*wire.Identity)(nil).Client(context.Background(), raw, func(*x509.Certificate) *refusal.Error { return nil })
 	if wire.HasNoTLS(err) {
 		// If all members use TLS, none answers without TLS.
 		raw.Close()
 		if raw, err = dial(); err != nil {
-			return err
+			return nil, nil, nil, err
 		}
 		conn = &wire.Line{Conn: raw, Raw: raw}
 	}
 	if err != nil {
+		raw.Close()
+		return nil, nil, nil, err
+	}
+	frames = event.NewFrameReader(wire.Count(conn, new(atomic.Int64)), wire.MaxGreeting)
+	return conn, frames, memberauth.NewJoiner(memberauth.Applicant{
+		ID: cfg.ID, Cluster: cfg.Options.ID, Member: id, Secret: cfg.Options.Secret, Fingerprint: cfg.Options.Fingerprint, Own: cfg.Own, OwnPub: cfg.OwnPub,
+	}, connOf(conn)), nil
+}
+
+func join(cfg *Config, id string) error {
+	conn, frames, j, err := callMember(cfg, id)
+	if err != nil {
 		return err
 	}
-	frames := event.NewFrameReader(wire.Count(conn, new(atomic.Int64)), wire.MaxGreeting)
-	j := memberauth.NewJoiner(memberauth.Applicant{
-		ID: cfg.ID, Cluster: cfg.Options.ID, Member: id, Secret: cfg.Options.Secret, Fingerprint: cfg.Options.Fingerprint, Own: cfg.Own, OwnPub: cfg.OwnPub,
-	}, connOf(conn))
+	defer conn.Raw.Close()
 	send := func(body []byte) error {
 		_, err := conn.Write(event.Frame(body))
 		frames.SetLimit(maxWelcome)
@@ -198,6 +208,73 @@ func join(cfg *Config, id string) error {
 		return err
 	}
 	return settle(cfg, j.Welcome)
+}
+
+// identify asks the master at an address for its id and the key of its cluster.
+func identify(cfg *Config, address string) (id string, clusterKey *crypt.PublicKey, err error) {
+	conn, frames, j, err := callMember(cfg, address)
+	if err != nil {
+		return "", nil, err
+	}
+	defer conn.Raw.Close()
+	out, err := j.Step(nil, time.Now())
+	if err == nil {
+		_, err = conn.Write(event.Frame(out.Send))
+	}
+	var reply []byte
+	if err == nil {
+		reply, err = frames.Next()
+	}
+	if err != nil {
+		return "", nil, err
+	}
+	return j.Identify(reply)
+}
+
+// foreign finds masters that cluster_peers names and that are in another cluster: if several masters start for the first time at once,
+// and each names the others differently, each may create a cluster.
+type foreign struct {
+	mu      sync.Mutex
+	met     map[string]bool   // entries of cluster_peers that name a member, maybe not by its id
+	reasons map[string]string // by entry of cluster_peers
+}
+
+// look asks the masters of cluster_peers that are no members by that name for their cluster, and returns the new reasons.
+func (f *foreign) look(cfg *Config, peers *peerSet, ring *keys.Ring) map[string]string {
+	news := map[string]string{}
+	for _, entry := range cfg.Options.Peers {
+		f.mu.Lock()
+		met := f.met[entry]
+		f.mu.Unlock()
+		if met || peers.all()[entry] != nil {
+			continue
+		}
+		id, key, err := identify(cfg, entry)
+		no := refusal.Of(err)
+		if err != nil && no == nil {
+			continue // unreachable, or of a version that does not answer
+		}
+		why := ""
+		switch {
+		case no != nil:
+			why = no.Reason
+		case !key.Equal(ring.Key.Public()) && !ring.Related(nil, keys.Tag(key)):
+			why = fmt.Sprintf("the master there, %s, is in another cluster of the name %s, with the fingerprint %s", id, cfg.Options.ID, keys.Tag(key))
+		}
+		f.mu.Lock()
+		if f.met == nil {
+			f.met, f.reasons = map[string]bool{}, map[string]string{}
+		}
+		switch {
+		case why == "":
+			f.met[entry] = true
+			delete(f.reasons, entry)
+		case f.reasons[entry] != why:
+			f.reasons[entry], news[entry] = why, why
+		}
+		f.mu.Unlock()
+	}
+	return news
 }
 
 // maxWelcome bounds the last message in bytes: it has the keys of all members.

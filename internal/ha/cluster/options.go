@@ -83,17 +83,24 @@ func (o *Options) Check(id string, chosen bool, listen string) error {
 	if err := o.CheckRecord(); err != nil {
 		return err
 	}
-	seen := map[string]bool{}
+	if err := checkSpelling(id); err != nil {
+		return salt.Errorf(salt.Invalid, "id: %w", err)
+	}
+	seen := map[string]string{}
 	for _, p := range o.Peers {
-		switch {
-		case p == id:
-			return salt.Errorf(salt.Invalid, "cluster_peers names %s, which is this master itself; name only the others", p)
-		case salt.CheckID(p) != nil || strings.ContainsAny(p, "/ "):
-			return salt.Errorf(salt.Invalid, "cluster_peers: %.80q is not an address or name", p)
-		case seen[p]:
-			return salt.Errorf(salt.Invalid, "cluster_peers names %s twice", p)
+		if err := checkSpelling(p); err != nil {
+			return salt.Errorf(salt.Invalid, "cluster_peers: %w", err)
 		}
-		seen[p] = true
+		c := canonical(p)
+		switch other, twice := seen[c]; {
+		case c == canonical(id):
+			return salt.Errorf(salt.Invalid, "cluster_peers names %s, which is this master itself; name only the others", p)
+		case twice && other == p:
+			return salt.Errorf(salt.Invalid, "cluster_peers names %s twice", p)
+		case twice:
+			return salt.Errorf(salt.Invalid, "cluster_peers names one master twice, as %s and %s: name it once, by its id", other, p)
+		}
+		seen[c] = p
 	}
 	if len(o.Voters) > 0 && !o.Isolated {
 		return salt.Errorf(salt.Invalid,
@@ -103,6 +110,33 @@ func (o *Options) Check(id string, chosen bool, listen string) error {
 		return err
 	}
 	return ownAddress(id, listen)
+}
+
+// canonical returns one form of all spellings of an address or name.
+func canonical(name string) string {
+	if ip := net.ParseIP(name); ip != nil {
+		return ip.String()
+	}
+	return strings.ToLower(name)
+}
+
+// checkSpelling rejects what is not the address or name of a master alone. Masters know each other by these texts.
+func checkSpelling(p string) error {
+	host, _, err := net.SplitHostPort(p)
+	bare := strings.TrimSuffix(strings.TrimPrefix(p, "["), "]")
+	switch {
+	case strings.TrimSpace(p) == "":
+		return salt.Errorf(salt.Invalid, "an entry is empty; remove it")
+	case salt.CheckID(p) != nil || strings.ContainsAny(p, "/ "):
+		return salt.Errorf(salt.Invalid, "%.80q is not an address or name", p)
+	case net.ParseIP(p) == nil && err == nil:
+		return salt.Errorf(salt.Invalid, "write %.80q without a port, as %s: cluster_pool_port is the port of all masters", p, host)
+	case bare != p:
+		return salt.Errorf(salt.Invalid, "write %.80q without brackets, as %s", p, bare)
+	case strings.HasSuffix(p, "."):
+		return salt.Errorf(salt.Invalid, "write %.80q without the dot at its end", p)
+	}
+	return nil
 }
 
 // joinSecret is the minimum number of hexadecimal digits of the secret for joining a cluster whose fingerprint is unknown. The joining

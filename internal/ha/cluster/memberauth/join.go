@@ -101,13 +101,8 @@ func (j *Joiner) prove(in []byte) (Out, error) {
 	if f := j.a.Fingerprint; f != "" && !strings.EqualFold(f, hex.EncodeToString(sum[:])) {
 		return Out{}, refusal.New(refusal.Key, "its cluster.pub has the fingerprint %x, and cluster_pub_fingerprint is %s: this is another cluster", sum, f)
 	}
-	clusterKey, err := crypt.ParsePublic(j.clusterPub)
-	if err != nil {
+	if _, err := j.verify(in, &m); err != nil {
 		return Out{}, err
-	}
-	j.said.Add(wire.Unsigned(in))
-	if err := clusterKey.Verify(crypt.PKCS1v15SHA224, j.said.Sum(TagDiscoverReply), m.Sig); err != nil {
-		return Out{}, refusal.New(refusal.Key, "the master there does not have the key that it shows")
 	}
 	memberKey, err := crypt.ParsePublic(m.Pub)
 	if err != nil {
@@ -127,6 +122,37 @@ func (j *Joiner) prove(in []byte) (Out, error) {
 	}
 	b, err := wire.Encode(TagJoin, wire.Dict(&wire.Join{Key: box, Proof: proof, Sig: sig}))
 	return Out{Send: b}, err
+}
+
+// verify checks that the member has the key of the cluster that it shows, and returns that key.
+func (j *Joiner) verify(in []byte, m *wire.DiscoverReply) (*crypt.PublicKey, error) {
+	clusterKey, err := crypt.ParsePublic(m.ClusterPub)
+	if err != nil {
+		return nil, err
+	}
+	j.said.Add(wire.Unsigned(in))
+	if err := clusterKey.Verify(crypt.PKCS1v15SHA224, j.said.Sum(TagDiscoverReply), m.Sig); err != nil {
+		return nil, refusal.New(refusal.Key, "the master there does not have the key that it shows")
+	}
+	return clusterKey, nil
+}
+
+// Identify takes the member's first message, and returns its id and the key of its cluster without joining. It replaces the second
+// call of Step.
+func (j *Joiner) Identify(in []byte) (id string, clusterKey *crypt.PublicKey, err error) {
+	body, err := wire.Want(in, TagDiscoverReply)
+	if err != nil {
+		return "", nil, err
+	}
+	var m wire.DiscoverReply
+	if err := wire.Read(body, &m); err != nil {
+		return "", nil, err
+	}
+	if err := salt.CheckID(m.ID); err != nil {
+		return "", nil, refusal.New(refusal.ID, "the id of the master there is invalid")
+	}
+	clusterKey, err = j.verify(in, &m)
+	return m.ID, clusterKey, err
 }
 
 func (j *Joiner) welcome(in []byte) (Out, error) {
