@@ -269,7 +269,8 @@ type cronFileArgs struct {
 // cronFile manages a copy of the crontab with file.managed, and then installs
 // it as the crontab.
 func cronFile(ctx context.Context, e *state.Env, a cronFileArgs) (state.Plan, error) {
-	if _, ok := account.ByName(ctx, &host.Machine{}, a.User); !ok {
+	user, ok := account.ByName(ctx, &host.Machine{}, a.User)
+	if !ok {
 		return state.Plan{}, fn.Errorf("Could not identify group for user %s", a.User)
 	}
 	now, err := crontab().Raw(ctx, e.Call, crontabs.UserArgs{User: a.User})
@@ -300,6 +301,10 @@ func cronFile(ctx context.Context, e *state.Env, a cronFileArgs) (state.Plan, er
 		Do: func(ctx context.Context) (c state.Change, err error) {
 			err = a.with(now, func(path string) error {
 				c, err = a.install(ctx, e, path)
+				if c.Diff != nil && user.UID != os.Geteuid() { // Salt changes the owner of its file
+					group, _ := account.GroupName(&host.Machine{}, user.GID)
+					c.Diff.Update(value.DictOf("user", a.User, "group", group))
+				}
 				return err
 			})
 			return c, err

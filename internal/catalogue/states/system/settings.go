@@ -50,9 +50,9 @@ func sysctlPresent(ctx context.Context, e *state.Env, a sysctlArgs) (state.Plan,
 		return state.Plan{}, err
 	}
 	configured, _ := v.(*value.Dict) // an empty list if the file does not exist
-	current := ""
-	if v, err := kernel.Get(ctx, e.Call, parameters.NameArgs{Name: a.Name}); err == nil {
-		current = v
+	current, err := kernel.Get(ctx, e.Call, parameters.NameArgs{Name: a.Name})
+	if err != nil {
+		current = err.Error() // a value, too, for Salt
 	}
 	words := func(s string) string { return strings.Join(strings.Fields(s), " ") }
 	predicted := "Sysctl option " + a.Name + " would be changed to " + want
