@@ -54,6 +54,8 @@ func (f file) keyvalue(_ context.Context, _ *state.Env, a keyvalueArgs) (state.P
 	switch {
 	case name == "":
 		return state.Plan{}, fn.Errorf("Must provide name to file.keyvalue")
+	case a.Separator == "":
+		return state.Plan{}, fn.Errorf("separator must not be empty")
 	case a.Key != nil && a.Value != nil && a.KeyValues != nil:
 		return state.Plan{}, fn.Errorf("file.keyvalue can not combine key_values with key and value")
 	case a.Key != nil && a.Value != nil:

@@ -42,6 +42,19 @@ func TestParity(t *testing.T) { statetest.Run(t, upkeep("parity")) }
 
 func TestParityRecordingIsTrue(t *testing.T) { statetest.Verify(t, "testdata/parity") }
 
+// TestOdd covers odd arguments of states that change lines.
+func TestOdd(t *testing.T) { statetest.Run(t, upkeep("odd")) }
+
+func TestOddRecordingIsTrue(t *testing.T) { statetest.Verify(t, "testdata/odd") }
+
+// TestOddBlocks covers odd arguments of states that add text and patch.
+func TestOddBlocks(t *testing.T) {
+	statetest.Needs(t, "patch")
+	statetest.Run(t, upkeep("odd_blocks"))
+}
+
+func TestOddBlocksRecordingIsTrue(t *testing.T) { statetest.Verify(t, "testdata/odd_blocks") }
+
 // TestNodes makes device nodes, which are never read.
 func TestNodes(t *testing.T) {
 	if err := unix.Mknod(filepath.Join(t.TempDir(), "null"), unix.S_IFCHR|0o600, int(unix.Mkdev(1, 3))); err != nil {
