@@ -111,14 +111,14 @@ func (c *checker) directory(path string) {
 // uses them.
 func (c *checker) ports(endpoints []transport.Endpoint, running bool) {
 	for _, e := range endpoints {
-		for _, addr := range []string{e.Publish, e.Requests} {
+		for i, addr := range []string{e.Publish, e.Requests} {
 			l, err := net.Listen("tcp", addr)
 			switch {
 			case err == nil:
 				l.Close()
 			case running && errors.Is(err, syscall.EADDRINUSE):
 			default:
-				c.fault("%s cannot be bound for %s: %v", addr, e.Transport, errors.Unwrap(err))
+				c.fault("interface, %s: %s cannot be bound for %s: %v", []string{"publish_port", "ret_port"}[i], addr, e.Transport, errors.Unwrap(err))
 			}
 		}
 	}

@@ -17,6 +17,7 @@ import (
 	"brine/internal/net/transport"
 	"brine/internal/py/value"
 	"brine/internal/sls/render"
+	"brine/internal/store/returner"
 )
 
 // form checks the form of a value inside an option. It calls report for each part that is not what the
@@ -35,18 +36,29 @@ var forms = map[string]form{
 	"decrypt_pillar": either("a list of paths, or a map of paths to renderers",
 		listOf("paths", either("a path, or a map of a path to its renderer", text("a path"), mapOf("a path and its renderer", renderer))),
 		mapOf("paths and renderers", orNull(renderer))),
-	"decrypt_pillar_renderers": severalOf(renderer),
-	"disabled_requisites":      severalOf(among("requisite", requisites)),
-	"event_return_blacklist":   severalOf(text("a pattern")),
-	"event_return_whitelist":   severalOf(text("a pattern")),
-	"ext_pillar":               listOf("maps of a source to its settings", mapOf("a source and its settings", anything)),
-	"external_auth":            mapOf("systems", systemForm),
-	"extmod_blacklist":         mapOf("kinds of modules", severalOf(text("the name of a module")), among("kind of modules", moduleKinds)),
-	"extmod_whitelist":         mapOf("kinds of modules", severalOf(text("the name of a module")), among("kind of modules", moduleKinds)),
-	"file_ignore_glob":         severalOf(text("a pattern")),
-	"file_ignore_regex":        severalOf(text("a regular expression")),
-	"file_roots":               mapOf("environments", listOf("directories", text("a directory"))),
-	"gitfs_ref_types":          severalOf(oneOf("branch", "tag", "sha")),
+	"backup_mode":                    wordOf("minion", "master", "both"),
+	"decrypt_pillar_default":         renderer,
+	"file_client":                    wordOf("remote", "local"),
+	"git_pillar_provider":            wordOf("pygit2", "gitpython"),
+	"gitfs_provider":                 wordOf("pygit2", "gitpython"),
+	"master_uri_format":              wordOf("default", "ip_only"),
+	"pillar_cache_backend":           wordOf("disk", "memory"),
+	"pillar_source_merging_strategy": wordOf("smart", "recurse", "aggregate", "overwrite", "list", "none"),
+	"state_data":                     wordOf("terse"),
+	"state_output":                   wordOf("full", "full_id", "terse", "terse_id", "mixed", "mixed_id", "changes", "changes_id", "filter", "filter_id"),
+	"top_file_merging_strategy":      wordOf("merge", "same", "merge_all"),
+	"decrypt_pillar_renderers":       severalOf(renderer),
+	"disabled_requisites":            severalOf(among("requisite", requisites)),
+	"event_return_blacklist":         severalOf(text("a pattern")),
+	"event_return_whitelist":         severalOf(text("a pattern")),
+	"ext_pillar":                     listOf("maps of a source to its settings", mapOf("a source and its settings", anything)),
+	"external_auth":                  mapOf("systems", systemForm),
+	"extmod_blacklist":               mapOf("kinds of modules", severalOf(text("the name of a module")), among("kind of modules", moduleKinds)),
+	"extmod_whitelist":               mapOf("kinds of modules", severalOf(text("the name of a module")), among("kind of modules", moduleKinds)),
+	"file_ignore_glob":               severalOf(text("a pattern")),
+	"file_ignore_regex":              severalOf(text("a regular expression")),
+	"file_roots":                     mapOf("environments", listOf("directories", text("a directory"))),
+	"gitfs_ref_types":                severalOf(oneOf("branch", "tag", "sha")),
 	"gitfs_remotes": listOf("repositories", either("a URL, or a map of a URL to its parameters",
 		word("a URL"), mapOf("a URL and its parameters", anything))),
 	"gitfs_saltenv":              listOf("environments", mapOf("an environment and its parameters", anything)),
@@ -75,7 +87,7 @@ var forms = map[string]form{
 	"state_top_saltenv":          text("an environment"),
 	"token_expire_user_override": either("true, false or a map of systems to users", truth, mapOf("systems", listOf("users", text("a user")))),
 	"x509_signing_policies": mapOf("policies", either("a list or a map of settings",
-		listOf("settings", mapOf("a setting", anything)), mapOf("settings", anything))),
+		listOf("settings", policy), policy)),
 }
 
 // moduleKinds are the kinds of the user's own modules.
@@ -216,6 +228,29 @@ func among(what string, names []string) form {
 
 func oneOf(names ...string) form { return among("value", names) }
 
+// wordOf is the form of a word of a fixed set, or an empty string.
+func wordOf(names ...string) form {
+	return func(at string, v any, report func(at, text string)) {
+		if v != "" {
+			oneOf(names...)(at, v, report)
+		}
+	}
+}
+
+// policySettings are the settings of a signing policy that restrict who may ask, and how it is signed.
+var policySettings = strings.Fields(`minions signing_private_key signing_private_key_passphrase signing_cert days_valid copypath digest algorithm`)
+
+// policy is the form of a signing policy. Its other settings are names of attributes and extensions, so
+// that only those are found that are close to one of policySettings.
+func policy(at string, v any, report func(at, text string)) {
+	mapOf("settings", anything, func(at string, k any, report func(at, text string)) {
+		name := strings.ToLower(value.Str(k))
+		if len(name) > 4 && !slices.Contains(policySettings, name) && len(textedit.Nearest(name, policySettings)) > 0 {
+			among("setting", policySettings)(at, name, report)
+		}
+	})(at, v, report)
+}
+
 // renderer is the form of the name of a renderer. Names that are far from all may be renderers of the
 // user's own.
 func renderer(at string, v any, report func(at, text string)) {
@@ -269,7 +304,7 @@ func mapOf(what string, item form, keys ...form) form {
 		}
 		for k, x := range d.All() {
 			for _, f := range keys {
-				f(at, k, report)
+				f(inside(at, value.Str(k)), k, report)
 			}
 			item(inside(at, value.Str(k)), x, report)
 		}
@@ -389,14 +424,29 @@ func scheduleForm(at string, v any, report func(at, text string)) {
 		for k, x := range job.All() {
 			switch key := value.Str(k); {
 			case strings.HasPrefix(key, "_"): // saved by the scheduler
-			case key == "range", key == "skip_during_range":
-				if _, ok := x.(*value.Dict); ok {
+			case key == "range", key == "skip_during_range", key == "splay":
+				if _, ok := x.(*value.Dict); ok { // the scheduler reports other errors
 					window(inside(name, key), x, report)
+				}
+			case key == "args":
+				orNull(listOf("arguments", anything))(inside(name, key), x, report)
+			case key == "kwargs":
+				orNull(mapOf("arguments", anything))(inside(name, key), x, report)
+			case key == "returner":
+				for _, r := range value.Split(x) {
+					returnerName(inside(name, key), r, report)
 				}
 			default:
 				among("setting of jobs", jobSettings)(name, key, report)
 			}
 		}
+	}
+}
+
+// returnerName reports a returner that is close to one that exists. Others may be modules of the user's own.
+func returnerName(at, name string, report func(at, text string)) {
+	if known := returner.Names(); !slices.Contains(known, name) && len(textedit.Nearest(name, known)) > 0 {
+		among("returner", known)(at, name, report)
 	}
 }
 
@@ -416,7 +466,7 @@ func beaconsForm(at string, v any, report func(at, text string)) {
 		}
 		if names, ok := kinds[kind].SettingNames(); ok {
 			for key := range c.Own() {
-				among("setting of this beacon", names)(inside(at, name), key, report)
+				among("setting of this beacon", names)(name, key, report)
 			}
 		}
 	}

@@ -51,19 +51,27 @@ var ineffectiveGroups = []ineffectiveGroup{
 	{why: "one process does the work of Salt's many, and needs no such setting", options: `con_cache event_publisher_niceness event_return_niceness
 		fileserver_update_niceness ipc_write_buffer key_cache maintenance_niceness max_open_files=100000 multiprocessing=true mworker_niceness
 		mworker_queue_niceness pub_server_niceness reactor_niceness req_server_niceness sock_pool_size=1 tcp_master_publish_pull=4514
-		tcp_master_workers=4515 worker_threads=5 zmq_monitor`},
+		tcp_master_workers=4515 worker_threads=5 zmq_monitor fileserver_list_cache_time=20`},
 	{why: "there is no salt-ssh", options: `enable_ssh_minions min_extra_mods regen_thin roster roster_defaults roster_dir roster_domain roster_file
 		roster_order rosters ssh_auth ssh_config_file ssh_ext_alternatives ssh_identities_only ssh_interface ssh_keepalive
 		ssh_keepalive_count_max ssh_keepalive_interval ssh_known_hosts_file ssh_list_nodegroups ssh_log_file=/var/log/salt/ssh ssh_max_procs
 		ssh_merge_pillar=true ssh_minion_opts ssh_options ssh_passwd ssh_port='22' ssh_priv_passwd ssh_run_pre_flight ssh_scan_ports='22'
-		ssh_scan_timeout=0.01 ssh_sudo ssh_sudo_user ssh_timeout=60 ssh_update_roster ssh_use_home_key ssh_user=root ssh_wipe thin_exclude_saltexts
+		ssh_scan_timeout=0.01 ssh_sudo ssh_sudo_user ssh_timeout=60 ssh_update_roster ssh_use_home_key ssh_user=root ssh_wipe known_hosts_file thin_exclude_saltexts
+		
 		thin_extra_mods thin_saltext_allowlist thin_saltext_blocklist detect_remote_minions remote_minions_port=22 netapi_allow_raw_shell`},
 	{why: "a syndic keeps returns on the disk and sends them until the master that asked has them", options: "syndic_retries=3"},
 	{why: "the list of syndics is in cachedir, and a syndic has no sockets of its own", options: "syndic_dir syndic_sock_dir"},
 	{why: "there is no salt-proxy", options: `metaproxy proxy proxy_always_alive=true proxy_deep_merge_pillar_in_opts proxy_keep_alive=true
 		proxy_keep_alive_interval=1 proxy_merge_grains_in_module=true proxy_merge_pillar_in_opts proxy_merge_pillar_in_opts_strategy=smart
 		proxy_mines_pillar=true napalm_cli_textfsm_parse napalm_host_dns_grain`},
-	{why: "there is no salt-cloud", options: "bootstrap_delay deploy_scripts_search_path enable_cloud_grains enable_hard_maps update_bootstrap userdata_template"},
+	{why: "there is no salt-cloud", options: `bootstrap_delay deploy_scripts_search_path enable_cloud_grains enable_hard_maps update_bootstrap userdata_template
+		cache_event_strip_fields delete_sshkeys diff_cache_events hard_timeout start_action`},
+	{why: "there is no spm", options: `formula_path pillar_path reactor_path spm_build_dir spm_build_exclude spm_cache_dir spm_conf_file spm_db spm_db_provider
+		spm_default_include spm_dirs spm_files_provider spm_logfile spm_node_type spm_repo_dups spm_repos_config spm_share_dir`},
+	{why: "salt-api has the interface of rest_cherrypy alone: write its settings there (docs/rest-api.md)", options: "rest_tornado rest_wsgi"},
+	{why: "set netapi_enable_clients to the clients that salt-api may use", options: "netapi_disable_clients"},
+	{why: "set log_fmt_console and log_fmt_logfile", options: "log_fmt"},
+	{why: "all grains are collected; use grains_blacklist", options: "skip_grains"},
 	{why: "there is no Thorium; use reactor", options: "register_returner thorium_interval thorium_roots thorium_top=top.sls thoriumenv"},
 	{why: "there are no file server backends hgfs and svnfs; use gitfs or roots", options: `hgfs_base=default hgfs_branch_method=branches hgfs_mountpoint
 		hgfs_remotes hgfs_root hgfs_saltenv_blacklist hgfs_saltenv_whitelist hgfs_update_interval=60 svnfs_branches=branches svnfs_mountpoint svnfs_remotes

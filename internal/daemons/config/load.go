@@ -125,7 +125,7 @@ func (r *reader) file(path string, main bool) *layer {
 	}
 	for k, v := range d.All() {
 		name := value.Str(k)
-		if name == "id" && v != nil {
+		if name == "id" && isScalar(v) {
 			v = value.Str(v) // an id may look like a number
 		}
 		l.values.Set(k, v)

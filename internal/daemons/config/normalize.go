@@ -20,6 +20,15 @@ func (t *Tree) normalize() []error {
 	if h, ok := t.Values.At("hash_type").(string); ok {
 		t.Values.Set("hash_type", strings.ToLower(h))
 	}
+	if old := t.Values.At("environment"); old != nil {
+		if t.Values.At("saltenv") == nil {
+			t.warn("environment", "option has been renamed to saltenv; using its value")
+			t.Values.Set("saltenv", old)
+			t.origins["saltenv"] = t.origins["environment"]
+		} else {
+			t.warn("environment", "option has no effect: it is a former name of saltenv, which is set")
+		}
+	}
 	if t.Kind == MinionKind {
 		return t.firstOfLists()
 	}

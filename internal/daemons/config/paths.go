@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"reflect"
 	"regexp"
@@ -83,7 +84,7 @@ func sockDir(sock, cache string) string {
 	return sock
 }
 
-// WarnPaths logs directories that options name and that are not there. ptr points to the struct with the
+// WarnPaths logs directories and programs that options name and that are not there. ptr points to the struct with the
 // options. It is for daemons, as WarnUnknown.
 func (t *Tree) WarnPaths(ptr any) {
 	for _, key := range []string{"file_roots", "pillar_roots"} {
@@ -96,6 +97,11 @@ func (t *Tree) WarnPaths(ptr any) {
 			for i, dir := range value.Texts(l) {
 				t.warnDir(key, fmt.Sprintf("%s[%d]: ", value.Str(env), i), dir)
 			}
+		}
+	}
+	if program := t.Values.Str("python"); program != "" {
+		if _, err := exec.LookPath(program); err != nil {
+			t.warn("python", "modules of the user's own will not run: "+err.Error())
 		}
 	}
 	opts, _, err := options(ptr)

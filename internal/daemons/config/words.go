@@ -9,6 +9,7 @@ import (
 	"brine/internal/base/field"
 	"brine/internal/base/log"
 	"brine/internal/net/crypt"
+	"brine/internal/py/value"
 )
 
 // words are the options with a fixed set of values. A daemon would reject
@@ -30,12 +31,13 @@ func (t *Tree) checkWords() []error {
 	var faults []error
 	for _, key := range slices.Sorted(maps.Keys(words)) {
 		all := words[key]
-		s, ok := t.Values.At(key).(string)
-		if !ok || s == "" || slices.Contains(all, s) || strings.HasPrefix(key, "log_") && slices.Contains(all, strings.ToLower(s)) {
+		v := t.Values.At(key)
+		s := value.Str(v)
+		if !isScalar(v) || s == "" || slices.Contains(all, s) || strings.HasPrefix(key, "log_") && slices.Contains(all, strings.ToLower(s)) {
 			continue
 		}
 		last := len(all) - 1
-		faults = append(faults, t.faultf(key, "expected %s or %s, got %s", strings.Join(all[:last], ", "), all[last], field.Describe(s)))
+		faults = append(faults, t.faultf(key, "expected %s or %s, got %s", strings.Join(all[:last], ", "), all[last], field.Describe(v)))
 	}
 	return faults
 }

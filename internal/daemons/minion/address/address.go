@@ -36,6 +36,10 @@ func Parse(text string, defaultPort int, ipOnly bool) (Master, error) {
 		}
 		return m, nil
 	}
+	if scheme, rest, ok := strings.Cut(text, "://"); ok {
+		host, _, _ := strings.Cut(rest, "/")
+		return m, fmt.Errorf("master %q is a URL: write the host alone, or host:port, without %s://: %s", text, scheme, host)
+	}
 	switch {
 	case strings.HasPrefix(text, "["):
 		end := strings.IndexByte(text, ']')
