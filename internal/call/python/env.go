@@ -9,6 +9,7 @@ import (
 	"brine/internal/base/field"
 	"brine/internal/call/fn"
 	"brine/internal/call/output"
+	"brine/internal/py/serialize"
 	"brine/internal/py/value"
 	"brine/internal/py/yaml"
 )
@@ -109,10 +110,8 @@ func (e *Env) request(ctx context.Context, p *Pool, name string, args []any) (v 
 	case "yaml_load":
 		return yaml.LoadText(a.text(0), "")
 	case "yaml_dump":
-		if a.at(1) == true {
-			return yaml.Dump(a.at(0), yaml.KeepOrder()), nil
-		}
-		return yaml.Dump(a.at(0), yaml.KeepOrder(), yaml.FlowLeaves()), nil
+		options, _ := a.at(1).(*value.Dict)
+		return serialize.DumpYAML(a.at(0), options)
 	case "output":
 		return e.output(a)
 	case "render":

@@ -79,7 +79,7 @@ func FuzzFrames(tf *testing.F) {
 		{"r", int64(1), true, value.DictOf("a", 1), int64(2)}, {"r", int64(1), false, raised, nil}, {"r", int64(9), true, nil, int64(1) << 60},
 		{"l", int64(30), "logger", "text"}, {"l", nil, nil, nil}, {"q", int64(5), "has", int64(1), "modules", "x"}, {"q", int64(5), "tree", int64(1), "opts", nil},
 		{"q", int64(5), "tree", int64(1), "grains", value.ListOf(1)}, {"q", int64(5), "call", int64(1), "modules", "x.y", value.ListOf(), value.NewDict(0)},
-		{"q", int64(5), "yaml_load", int64(1), "a: [b"}, {"q", int64(5), "yaml_dump", int64(1), value.DictOf("a", nil), true},
+		{"q", int64(5), "yaml_load", int64(1), "a: [b"}, {"q", int64(5), "yaml_dump", int64(1), value.DictOf("a", nil), value.DictOf("indent", 4)},
 		{"q", int64(5), "render", int64(1), "jinja", "{{ 1 }}", "base", "", nil}, {"q", int64(5), "names", int64(7), "x"}, {"q", int64(5), "doc", int64(1)},
 	} {
 		f.Add(frameOf(f, items...))

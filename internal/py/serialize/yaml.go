@@ -65,6 +65,19 @@ func writeYAML(v any, opts *value.Dict) (any, error) {
 	return dumpYAML(v, o)
 }
 
+// DumpYAML returns v as PyYAML's function dump does with the same options.
+// Other than a serializer it ends a scalar with the document end marker.
+func DumpYAML(v any, opts *value.Dict) (string, error) {
+	o, err := yamlOptions(of("yaml", opts))
+	if err == nil {
+		err = depthOK(v, 0)
+	}
+	if err != nil {
+		return "", err
+	}
+	return yaml.Dump(v, o...), nil
+}
+
 // dumpYAML omits the document end marker as Salt does.
 func dumpYAML(v any, opts []yaml.Option) (any, error) {
 	if err := depthOK(v, 0); err != nil {

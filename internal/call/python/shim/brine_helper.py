@@ -726,10 +726,12 @@ class Functions(MutableMapping):
         return len(self.keys())
 
     def items(self):
-        return [(name, self[name]) for name in self.keys()]
+        # Names of a module of Brine's that one of the user's replaces lead nowhere.
+        found = ((name, self._find(name)) for name in self.keys())
+        return [(name, function) for name, function in found if function is not None]
 
     def values(self):
-        return [self[name] for name in self.keys()]
+        return [function for _, function in self.items()]
 
     def __getattr__(self, name):
         if name.startswith("_"):

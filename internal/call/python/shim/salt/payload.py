@@ -5,11 +5,12 @@ try:
 
     def dumps(value, **kwargs):
         """Encode a value."""
-        return _codec.packb(value, use_bin_type=True)
+        return _codec.packb(value, use_bin_type=bool(kwargs.get("use_bin_type")), default=_plain)
 
     def loads(data, encoding=None, raw=False):
         """Decode a value."""
-        return _codec.unpackb(data, raw=False, strict_map_key=False)
+        value = _codec.unpackb(data, raw=True, strict_map_key=False)
+        return value if raw else _text(value)
 except ImportError:
     import marshal as _codec
 
@@ -51,3 +52,37 @@ class Serial:
 
 load = Serial.load
 dump = Serial.dump
+
+
+def _plain(value):
+    """Return a value that msgpack lacks as one that it has."""
+    if isinstance(value, (set, frozenset)):
+        return tuple(value)
+    return str(value)
+
+
+def _text(value):
+    """Return a value with text for bytes that are text."""
+    if isinstance(value, bytes):
+        try:
+            return value.decode("utf-8")
+        except UnicodeDecodeError:
+            return value
+    if isinstance(value, dict):
+        return {_text(k): _text(v) for k, v in value.items()}
+    return [_text(v) for v in value] if isinstance(value, list) else value
+
+
+def package(payload):
+    """Encode a message."""
+    return dumps(payload)
+
+
+def unpackage(package_):
+    """Decode a message."""
+    return loads(package_)
+
+
+def format_payload(enc, **kwargs):
+    """Encode a message with a kind of encryption and a load."""
+    return package({"enc": enc, "load": kwargs})

@@ -8,8 +8,17 @@ class SaltStackVersion:
              "sodium": 3001, "magnesium": 3002, "aluminium": 3003, "silicon": 3004, "phosphorus": 3005,
              "sulfur": 3006, "chlorine": 3007, "argon": 3008, "potassium": 3009, "calcium": 3010}
 
-    def __init__(self, major, minor=0, bugfix=0, *rest):
+    def __init__(self, major, minor=None, bugfix=0, *rest):
         self.major, self.minor, self.bugfix = int(major), int(minor or 0), int(bugfix or 0)
+        self.whole = self.major >= 3000 and minor in (None, "")  # 3002: a release before 3006 without a point
+
+    @property
+    def name(self):
+        """The name of the release, or None."""
+        for name, number in self.NAMES.items():
+            if number == self.major:
+                return name.capitalize()
+        return None
 
     @classmethod
     def parse(cls, text):
@@ -30,6 +39,8 @@ class SaltStackVersion:
     @property
     def info(self):
         """The numbers."""
+        if self.whole and self.major < 3006:
+            return (self.major,)
         return (self.major, self.minor) if self.major >= 3000 else (self.major, self.minor, self.bugfix)
 
     full_info = noc_info = info

@@ -51,7 +51,7 @@ class _Renderers:
 
         def render(data, saltenv="base", sls="", tmplpath="", context=None, **_):
             text = data.read() if hasattr(data, "read") else data
-            return _helper.pipe.ask("render", name, text, saltenv, tmplpath or "", dict(context or {}))
+            return _helper.ordered(_helper.pipe.ask("render", name, text, saltenv, tmplpath or "", dict(context or {})))
         return render
 
     def get(self, name, default=None):

@@ -22,9 +22,10 @@ def serialize(obj, **options):
     """Return a value as text, or write it to the file fp."""
     fp = options.pop("fp", None)
     try:
-        text = salt.utils.yaml.safe_dump(obj, **options)
+        text = salt.utils.yaml.safe_dump(obj, **dict({"allow_unicode": False}, **options))
     except Exception as exc:
         raise SerializationError(exc)
+    text = text[:-5] if text.endswith("\n...\n") else text[:-1] if text.endswith("\n") else text
     if fp is None:
         return text
     return fp.write(text)

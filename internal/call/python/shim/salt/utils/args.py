@@ -62,15 +62,24 @@ def format_call(fun, data, initial_ret=None, expected_extra_kws=(), is_class_met
 
 
 def yamlify_arg(arg):
-    """Return an argument of a command line as YAML reads it."""
-    if not isinstance(arg, str) or not arg.strip():
+    """Return an argument of a command line as YAML reads it, if that is a number, a text, a list or a dict in brackets."""
+    if not isinstance(arg, str) or arg.strip() in ("", "---", "...", "|", "!") or any(c in arg for c in "\t\r\n"):
         return arg
+    if arg == "None":
+        return None
+    if "_" in arg and not set(arg.strip()) - set("0123456789_"):
+        return arg  # YAML reads 1_000 as a number
     import salt.utils.yaml
     try:
         value = salt.utils.yaml.safe_load(arg)
     except Exception:  # pylint: disable=broad-except
         return arg
-    return arg if value is None and arg.strip().lower() not in ("null", "none", "~") else value
+    if "#" in arg and (value is None or isinstance(value, str)):
+        return arg  # what follows is no comment
+    opening = {dict: "{", list: "["}.get(type(value))
+    if opening and not arg.startswith(opening) or not isinstance(value, (type(None), dict, list, float, int, str)):
+        return arg
+    return value
 
 
 def split_input(val, mapper=None):
@@ -136,23 +145,37 @@ def parse_input(args, condition=True, no_parse=None):
 
 def parse_function(s):
     """Return the name, arguments and keywords of a call that is written as text."""
-    import ast
-    found = re.match(r"(\w[\w.]*)\((.*)\)$", s.strip(), re.DOTALL)
-    if not found:
-        return None, None, None
-    positional, named = [], {}
-    for word in shlex_split(found.group(2).replace(",", " ")):
-        name, value = parse_kwarg(word)
-        text = word if name is None else value
-        try:
-            text = ast.literal_eval(text)
-        except (SyntaxError, ValueError):
-            pass
-        if name is None:
-            positional.append(text)
+    nothing = None, None, None
+    words = shlex.shlex(s, posix=True)
+    words.escapedquotes = "\"'"
+    name = ""
+    for word in words:
+        if word == "(":
+            break
+        name += word
+    else:
+        return nothing
+    positional, named, open_, key, value = [], {}, [], None, []
+    for word in words:
+        if not name:
+            break
+        if word in (",", ")") and not open_:
+            if key:
+                named[key] = "".join(value)
+            elif value:
+                positional.append("".join(value))
+            if word == ")":
+                return name, positional, named
+            key, value = None, []
+        elif word == "=" and not open_:
+            key, value = "".join(value), []
         else:
-            named[name] = text
-    return found.group(1), positional, named
+            if word in ("[", "{", "("):
+                open_.append(word)
+            elif word in ("]", "}", ")") and (not open_ or open_.pop() + word not in ("[]", "{}", "()")):
+                return nothing
+            value.append(word)
+    return nothing
 
 
 def prepare_kwargs(all_kwargs, class_init_kwargs):

@@ -131,16 +131,26 @@ def recursive_diff(old, new, ignore_keys=None, ignore_order=False, ignore_missin
             else:
                 part = recursive_diff(old[key], new[key], ignore_keys, ignore_order, ignore_missing_keys)
                 if part:
-                    was[key], now[key] = part.get("old"), part.get("new")
-        out = {}
-        if was:
-            out["old"] = was
-        if now:
-            out["new"] = now
-        return out
-    if isinstance(old, (list, tuple)) and isinstance(new, (list, tuple)) and ignore_order:
-        if len(old) == len(new) and all(v in new for v in old):
-            return {}
+                    was[key], now[key] = part["old"], part["new"]
+        return {"old": was, "new": now} if was or now else {}
+    if isinstance(old, set) and isinstance(new, set):
+        return {"old": old - new, "new": new - old} if old != new else {}
+    if is_iter(old) and is_iter(new):
+        was, now = list(old), list(new)
+
+        def differs(first, second):
+            return recursive_diff(first, second, ignore_keys, ignore_order, ignore_missing_keys)
+        if ignore_order:
+            for first in old:
+                for second in new:
+                    if not differs(first, second):
+                        was.remove(first)
+                        now.remove(second)
+        else:
+            parts = [differs(*pair) for pair in zip(old, new)]
+            was = [p["old"] for p in parts if p] + was[len(parts):]
+            now = [p["new"] for p in parts if p] + now[len(parts):]
+        return {"old": type(old)(was), "new": type(new)(now)} if was or now else {}
     return {} if old == new else {"old": old, "new": new}
 
 
@@ -178,33 +188,39 @@ def substr_in_list(string_to_search_for, list_to_search):
 
 def mysql_to_dict(data, key):
     """Return the lines of a table that mysql prints as dicts by a column."""
+    from salt.utils.stringutils import to_num
     out, headers = {}, []
     for line in data:
         if not line or line.startswith("+"):
             continue
         comps = [c.strip() for c in line.split("|")][1:-1]
         if not headers:
-            headers = [c.lower() for c in comps]
+            headers = comps
             continue
-        row = dict(zip(headers, comps))
-        if key in row:
-            out[row[key]] = row
+        row = dict(zip(headers, map(to_num, comps)))
+        out[row[key]] = row
     return out
 
 
-def decode(data, *args, **kwargs):
-    """Return nested data with text in the place of bytes."""
+def decode(data, encoding=None, errors="strict", keep=False, normalize=False, preserve_dict_class=False, preserve_tuples=False,
+           to_str=False):
+    """Return nested data with text in the place of bytes. Bytes that are no text are an error, or stay as they are with keep.
+
+    Mappings become dicts, and tuples lists unless preserve_tuples is set."""
+    options = encoding, errors, keep, normalize, preserve_dict_class, preserve_tuples, to_str
     if isinstance(data, bytes):
+        from salt.utils.stringutils import to_unicode
         try:
-            return data.decode("utf-8")
+            return to_unicode(data, encoding, errors)
         except UnicodeDecodeError:
-            return data
-    if isinstance(data, dict):
-        return type(data)((decode(k), decode(v)) for k, v in data.items())
-    if isinstance(data, list):
-        return [decode(v) for v in data]
-    if isinstance(data, tuple):
-        return tuple(decode(v) for v in data)
+            if keep:
+                return data
+            raise
+    if isinstance(data, collections.abc.Mapping):
+        return {decode(k, *options[:5], True): decode(v, *options) for k, v in data.items()}
+    if isinstance(data, (list, tuple)):
+        kind = tuple if isinstance(data, tuple) and preserve_tuples else list
+        return kind(decode(v, *options) for v in data)
     return data
 
 
@@ -252,12 +268,10 @@ def sorted_ignorecase(values):
 
 def filter_falsey(data, recurse_depth=None, ignore_types=()):
     """Return data without what is false."""
-    deeper = None if recurse_depth is None else recurse_depth - 1
-
     def clean(value):
-        if recurse_depth == 0 or not isinstance(value, (dict, list)):
+        if not recurse_depth or not isinstance(value, (dict, list)):
             return value
-        return filter_falsey(value, deeper, ignore_types)
+        return filter_falsey(value, recurse_depth - 1, ignore_types)
 
     def keep(value):
         return type(value) in ignore_types or bool(value)
@@ -274,9 +288,18 @@ def json_query(data, expr):
 
 
 def get_value(obj, path, default=None):
-    """Return the values at a path of keys as a list of dicts."""
-    found = traverse_dict_and_list(obj, path, default)
-    return [{"value": found}]
+    """Return the values at a path of keys as a list of dicts. A key in braces is all keys; the dicts have it under that name."""
+    if not path:
+        return [{"value": obj}]
+    key, _, rest = path.partition(":")
+    if key.startswith("{") and key.endswith("}"):
+        if obj is None:
+            return [{"value": None}]
+        items = obj.items() if isinstance(obj, dict) else enumerate(obj) if isinstance(obj, list) else ()
+        return [dict(found, **{key[1:-1]: one}) for one, value in items for found in get_value(value, rest, default)]
+    if isinstance(obj, dict):
+        return get_value(obj[key], rest, default) if key in obj else [{"value": default}]
+    return [{"value": default}]
 
 
 class CaseInsensitiveDict(dict):
@@ -378,7 +401,7 @@ def hash(value, algorithm="sha512"):  # noqa: A001
 def sample(value, size, seed=None):
     """Return random elements of a list."""
     import random
-    return random.Random(seed).sample(list(value), size) if seed is not None else random.sample(list(value), size)
+    return random.Random(hash(seed)).sample(value, size) if seed is not None else random.sample(value, size)
 
 
 def shuffle(value, seed=None):

@@ -24,12 +24,8 @@ def update(dest, upd, recursive_update=True, merge_lists=False):
 
 
 def merge_list(obj_a, obj_b):
-    """Put the values of both under each key into a list."""
-    out = {}
-    for source in (obj_a, obj_b):
-        for key, value in source.items():
-            out.setdefault(key, []).append(value)
-    return out
+    """Return the first; under a key that the second has, too, with a list of both values."""
+    return {key: [value, obj_b[key]] if key in obj_b else value for key, value in obj_a.items()}
 
 
 def merge_recurse(obj_a, obj_b, merge_lists=False):
@@ -46,17 +42,19 @@ def merge_overwrite(obj_a, obj_b, merge_lists=False):
 
 
 def merge_aggregate(obj_a, obj_b):
-    """Return both merged with their lists."""
-    return merge_recurse(obj_a, obj_b, merge_lists=True)
+    """Return the first with the keys of the second over it. Only yamlex has tags that ask for more."""
+    return merge_overwrite(obj_a, obj_b)
 
 
 def merge(obj_a, obj_b, strategy="smart", renderer="yaml", merge_lists=False):
     """Return both merged by a strategy."""
     if strategy == "list":
         return merge_list(obj_a, obj_b)
-    if strategy in ("overwrite", "none"):
+    if strategy == "overwrite":
         return merge_overwrite(obj_a, obj_b, merge_lists)
-    return merge_recurse(obj_a, obj_b, merge_lists or strategy == "aggregate")
+    if strategy == "aggregate" or strategy == "smart" and renderer.split("|")[-1].startswith("yamlex"):
+        return merge_aggregate(obj_a, obj_b)
+    return merge_recurse(obj_a, obj_b, merge_lists)
 
 
 def _below(data, keys, delimiter, make):

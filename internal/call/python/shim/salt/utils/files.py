@@ -144,11 +144,10 @@ def is_text(path, blocksize=512):
 
 
 def normalize_mode(mode):
-    """Return a mode as text without leading zeros."""
+    """Return a mode as text of four digits."""
     if mode is None:
         return None
-    text = str(mode).replace("0o", "0").strip('"').strip("'").lstrip("0")
-    return text or "0"
+    return str(mode).replace("0o", "0").strip('"').strip("'").lstrip("0").zfill(4)
 
 
 def human_size_to_bytes(size):
@@ -174,6 +173,18 @@ def safe_filename_leaf(file_basename):
     """Return a name that can be one of a file."""
     import urllib.parse
     return urllib.parse.quote(file_basename, safe=" ")
+
+
+def safe_filepath(file_path_name, dir_sep=None):
+    """Return a path whose parts can be names of files."""
+    separator = dir_sep or os.sep
+    return separator.join(map(safe_filename_leaf, file_path_name.split(separator)))
+
+
+def case_insensitive_filesystem(path=None):
+    """Report whether a directory finds files by names in another case."""
+    with tempfile.NamedTemporaryFile(prefix="TmP", dir=path) as file:
+        return os.path.exists(file.name.lower())
 
 
 def st_mode_to_octal(mode):

@@ -57,13 +57,13 @@ base64_encodestring, base64_decodestring = base64_b64encode, base64_b64decode
 
 def hmac_signature(string, shared_secret, challenge_hmac):
     """Report whether a signature is right."""
-    made = _hmac.new(_bytes(string), _bytes(shared_secret), hashlib.sha256).digest()
-    return _hmac.compare_digest(made, base64.b64decode(challenge_hmac))
+    made = _hmac.new(_bytes(shared_secret), _bytes(string), hashlib.sha256).digest()
+    return _hmac.compare_digest(base64.b64encode(made), _bytes(challenge_hmac))
 
 
 def hmac_compute(string, shared_secret):
     """Return an HMAC."""
-    return _hmac.new(_bytes(string), _bytes(shared_secret), hashlib.sha256).hexdigest()
+    return _hmac.new(_bytes(shared_secret), _bytes(string), hashlib.sha256).hexdigest()
 
 
 def random_hash(size=9999999999, hash_type="sha256"):

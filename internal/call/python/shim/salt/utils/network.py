@@ -13,9 +13,43 @@ def _function(name):
     return function
 
 
-ip_addrs, ip_addrs6, interfaces, subnets, subnets6, in_subnet, calc_net = map(_function, (
-    "ip_addrs", "ip_addrs6", "interfaces", "subnets", "subnets6", "in_subnet", "calc_net"))
+ip_addrs, ip_addrs6, interfaces, subnets, subnets6, calc_net = map(_function, (
+    "ip_addrs", "ip_addrs6", "interfaces", "subnets", "subnets6", "calc_net"))
 hw_addr, active_tcp, ifacestartswith = map(_function, ("hw_addr", "active_tcp", "ifacestartswith"))
+
+
+def in_subnet(cidr, addr=None):
+    """Report whether an address, or one of a list, is in a network; without one, an address of this host."""
+    try:
+        network = ipaddress.ip_network(cidr)
+    except ValueError:
+        return False
+    if addr is None:
+        addr = list(ip_addrs()) + list(ip_addrs6())
+    elif not isinstance(addr, (list, tuple)):
+        addr = (addr,)
+    return any(ipaddress.ip_address(one) in network for one in addr)
+
+
+def get_socket(addr, type=socket.SOCK_STREAM, proto=0):  # noqa: A002
+    """Return a socket of the family of an address."""
+    family = socket.AF_INET6 if ipaddress.ip_address(addr).version == 6 else socket.AF_INET
+    return socket.socket(family, type, proto)
+
+
+def hex2ip(hex_ip, invert=False):
+    """Return the address that hexadecimal digits are; other texts as they are."""
+    try:
+        data = bytes.fromhex(hex_ip)
+    except ValueError:
+        return hex_ip
+    if len(data) == 16:
+        if invert:
+            data = b"".join(data[i:i + 4][::-1] for i in range(0, 16, 4))
+        address = ipaddress.IPv6Address(data)
+        return str(address.ipv4_mapped or address.compressed)
+    data = data.rjust(4, b"\0")[-4:]
+    return str(ipaddress.IPv4Address(data[::-1] if invert else data))
 
 
 def get_fqhostname():
@@ -56,12 +90,11 @@ def sanitize_host(host, underscore_ok=False):
 
 
 def isportopen(host, port):
-    """Report whether a port can be connected to."""
-    try:
-        with socket.create_connection((host, int(port)), 3):
-            return True
-    except OSError:
+    """Return 0 if a port can be connected to, else the number of the error; False for a number that is no port."""
+    if not 1 <= int(port) <= 65535:
         return False
+    with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as connection:
+        return connection.connect_ex((sanitize_host(host), int(port)))
 
 
 def generate_minion_id():
@@ -114,19 +147,78 @@ def is_ipv6_subnet(cidr):
     return _is_subnet(cidr, 6)
 
 
+# Properties of addresses by the names that the options of filters have.
+_PROPERTIES = {
+    "link-local": "is_link_local", "linklocal": "is_link_local", "ll": "is_link_local", "link_local": "is_link_local",
+    "loopback": "is_loopback", "lo": "is_loopback", "multicast": "is_multicast", "private": "is_private",
+    "reserved": "is_reserved", "site-local": "is_site_local", "sl": "is_site_local", "site_local": "is_site_local",
+    "unspecified": "is_unspecified",
+}
+
+
+def _fitting(text, version, options):
+    """Return an address or network of a version that has all properties of the options, else None."""
+    for read in (ipaddress.ip_address, ipaddress.ip_interface):
+        try:
+            address = read(text)
+            break
+        except ValueError:
+            pass
+    else:
+        return None
+    if address.version != version:
+        return None
+    for option in (options or "").split(","):
+        option = option.strip()
+        if option in ("global", "public"):
+            fits = not address.is_private
+        elif option in _PROPERTIES:
+            fits = getattr(address, _PROPERTIES[option], False)
+        else:
+            continue
+        if not fits:
+            return None
+    return str(address)
+
+
 def is_ip_filter(ip, options=None):
-    """Return an address, or None for what is none."""
-    return str(ip) if is_ip(ip) else None
+    """Report whether a text is an address with the properties of the options, such as loopback or private."""
+    return is_ipv4_filter(ip, options) or is_ipv6_filter(ip, options)
 
 
 def is_ipv4_filter(ip, options=None):
-    """Return an address of version 4, or None."""
-    return str(ip) if is_ipv4(ip) else None
+    """Report whether a text is such an address of version 4."""
+    return _fitting(ip, 4, options) is not None
 
 
 def is_ipv6_filter(ip, options=None):
-    """Return an address of version 6, or None."""
-    return str(ip) if is_ipv6(ip) else None
+    """Report whether a text is such an address of version 6."""
+    return _fitting(ip, 6, options) is not None
+
+
+def _filtered(value, version, options):
+    if isinstance(value, (str, bytes)):
+        return _fitting(value, version, options)
+    if isinstance(value, (list, tuple)) or hasattr(value, "__next__"):
+        found = [_fitting(one, version, options) for one in value]
+        return [one for one in found if one is not None]
+    return None
+
+
+def ipv4(value, options=None):
+    """Return an address, or those of a list, of version 4 with the properties of the options."""
+    return _filtered(value, 4, options)
+
+
+def ipv6(value, options=None):
+    """Return an address, or those of a list, of version 6 with the properties of the options."""
+    return _filtered(value, 6, options)
+
+
+def ipaddr(value, options=None):
+    """Return an address, or those of a list, with the properties of the options."""
+    first, second = ipv4(value, options), ipv6(value, options)
+    return first or second if first is None or second is None else first + second
 
 
 def calculate_subnet(ip, netmask):
@@ -240,7 +332,8 @@ def mac2eui64(mac, prefix=None):
     text = ":".join(eui[i:i + 4] for i in range(0, 16, 4))
     if prefix is None:
         return text
-    return str(ipaddress.ip_network(prefix, strict=False)[int(eui, 16)])
+    network = ipaddress.ip_network(prefix, strict=False)
+    return "{}/{}".format(network[int(eui, 16)], network.prefixlen)
 
 
 def ip_bracket(addr, strip=False):

@@ -62,13 +62,13 @@ def check_or_die(command):
 
 
 def expand(path):
-    """Expand a home directory and variables."""
-    return os.path.expandvars(os.path.expanduser(path))
+    """Expand a home directory, variables and symbolic links."""
+    return os.path.realpath(os.path.expandvars(os.path.expanduser(path)))
 
 
 def sanitize_win_path(path):
-    """Return a path as it is."""
-    return path
+    """Return a path without what paths of Windows cannot have."""
+    return path.translate({ord(c): "_" for c in "<>:|?*"}) if isinstance(path, str) else path
 
 
 def filter_path(*_):

@@ -1,6 +1,24 @@
 """States and their results."""
 
 
+import copy
+
+
+def get_sls_opts(opts, **kwargs):
+    """Return the options for a run of states, with the environments that its keywords name."""
+    from salt.exceptions import CommandExecutionError
+    out = copy.deepcopy(dict(opts))
+    saltenv = kwargs.get("saltenv")
+    if saltenv is not None:
+        if out.get("lock_saltenv") and str(saltenv) != out.get("saltenv"):
+            raise CommandExecutionError("lock_saltenv is enabled, saltenv cannot be changed")
+        out["saltenv"] = saltenv
+    if "pillarenv" in kwargs or out.get("pillarenv_from_saltenv"):
+        name = kwargs.get("pillarenv") or saltenv
+        out["pillarenv"] = None if name is None else str(name)
+    return out
+
+
 def gen_tag(low):
     """Return the key of a state among the results of a run."""
     return "_|-".join(str(low[key]) for key in ("state", "__id__", "name", "fun"))

@@ -158,28 +158,41 @@ def snake_to_camel_case(text, uppercamel=False):
 
 def build_whitespace_split_regex(text):
     """Return an expression that matches a text with any blanks."""
-    return r"(?m)^" + r"(?:[\s]+)?".join(re.escape(w) for w in text.split()) + r"(?:[\s]+)?$"
+    blanks = r"(?:[\s]+)?"
+    lines = [blanks + blanks.join(map(re.escape, line.split())) + blanks for line in text.splitlines()]
+    return "(?m)^" + "".join(lines) + "$"
 
 
 def get_context(template, line, num_lines=5, marker=None):
-    """Return the lines around a line."""
+    """Return the lines around a line, and the whole text if it has no such line."""
     lines = template.splitlines()
+    if line > len(lines):
+        return template
     first = max(line - num_lines - 1, 0)
     part = lines[first:line + num_lines]
-    if marker and 0 <= line - 1 - first < len(part):
+    if marker:
         part[line - 1 - first] += marker
-    return "\n".join(["---"] + part + ["---"])
+    before = ["[...]"] if first else []
+    after = ["[...]"] if line + num_lines < len(lines) else []
+    return "\n".join(["---"] + before + part + after + ["---"])
 
 
 def get_diff(a, b, *args, **kwargs):
-    """Return the difference of two texts."""
+    """Return the difference of two lists of lines."""
     import difflib
-    return "".join(difflib.unified_diff(a.splitlines(True), b.splitlines(True), *args, **kwargs))
+    return "".join(difflib.unified_diff([to_str(x) for x in _items(a)], [to_str(x) for x in _items(b)], *args, **kwargs))
+
+
+def _items(text):
+    """Return the items of a list, of bytes as text: a text is a list of characters, as in Salt."""
+    return to_str(text) if isinstance(text, bytes) else text
 
 
 def get_unified_diff(a, b, name_a="", name_b=""):
     """Return the difference of two texts with names."""
-    return get_diff(a, b, name_a, name_b)
+    import difflib
+    lines = [to_str(text).splitlines(True) for text in (a, b)]
+    return "".join(difflib.unified_diff(lines[0], lines[1], name_a, name_b))
 
 
 def base64_to_hex(text):

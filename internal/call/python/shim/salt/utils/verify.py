@@ -34,6 +34,11 @@ def safe_py_code(code):
     return not any(word in code for word in ("subprocess", "input", "exec", "eval", "open", "file"))
 
 
+def insecure_log():
+    """Return the names of the log levels that may show secrets."""
+    return ["all", "debug", "garbage", "profile", "trace"]
+
+
 def check_user(user):
     """Report whether this process runs as a user."""
     from salt.utils.user import get_user

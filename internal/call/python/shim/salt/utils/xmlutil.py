@@ -12,8 +12,9 @@ def to_dict(xmltree, attr=False):
         if attr:
             value = {_name(k): v for k, v in xmltree.attrib.items()}
             if not value:
-                return {_name(xmltree.tag): xmltree.text}
-            value[_name(xmltree.tag)] = xmltree.text
+                return xmltree.text
+            if xmltree.text:
+                value[_name(xmltree.tag)] = xmltree.text
             return value
         return {_name(xmltree.tag): xmltree.text}
     out = {_name(k): v for k, v in xmltree.attrib.items()} if attr else {}
@@ -28,5 +29,5 @@ def to_dict(xmltree, attr=False):
         else:
             if not isinstance(out[name], list):
                 out[name] = [out[name]]
-            out[name].append(value)
+            out[name].append(value if attr else to_dict(child))
     return out

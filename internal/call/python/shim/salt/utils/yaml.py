@@ -34,10 +34,33 @@ def safe_load(stream, Loader=None):
 load = safe_load
 
 
+def _sorted(value):
+    """Return a value with the keys of its dicts in order, but for those of other kinds of mappings."""
+    if isinstance(value, (list, tuple)):
+        return [_sorted(v) for v in value]
+    if not isinstance(value, dict):
+        return value
+    items = list(value.items())
+    if type(value) is dict or type(value).__name__ == "defaultdict":
+        try:
+            items.sort(key=lambda item: item[0])
+        except TypeError:
+            pass  # keys of several types have no order
+    return {k: _sorted(v) for k, v in items}
+
+
+_OPTIONS = ("default_flow_style", "indent", "width", "allow_unicode", "explicit_start", "explicit_end", "default_style", "canonical")
+
+
 def safe_dump(data, stream=None, **kwargs):
-    """Return a value as text, or write it to a file."""
-    block = kwargs.get("default_flow_style", False) is False
-    text = _helper.pipe.ask("yaml_dump", _helper.wrap(data), block)
+    """Return a value as text, or write it to a file. Only lists and dicts that contain neither are written in one line, unless
+    default_flow_style says otherwise."""
+    if kwargs.get("sort_keys", True):
+        data = _sorted(data)
+    options = {name: kwargs[name] for name in _OPTIONS if kwargs.get(name) is not None}
+    options.setdefault("allow_unicode", True)
+    options["sort_keys"] = False
+    text = _helper.pipe.ask("yaml_dump", _helper.wrap(data), options)
     if stream is None:
         return text
     stream.write(text)

@@ -99,12 +99,12 @@ def which_bin(exes):
 
 
 def memoize(function):
-    """Keep the results of a function by its arguments."""
+    """Keep the results of a function by the texts of its arguments."""
     kept = {}
 
     @functools.wraps(function)
     def wrapped(*args, **kwargs):
-        key = tuple(repr(a) for a in args) + tuple("{}={!r}".format(*i) for i in sorted(kwargs.items()))
+        key = ",".join([str(a) for a in args] + ["{}={}".format(*i) for i in sorted(kwargs.items())])
         if key not in kept:
             kept[key] = function(*args, **kwargs)
         return kept[key]
