@@ -62,6 +62,9 @@ func (p Part) Set(ctx context.Context, name string, on bool) (*value.Dict, error
 		verb, title = "en", "En"
 	}
 	program := "a2" + verb + p.word
+	if err := host.NoOption(program, name); err != nil {
+		return nil, fn.FromHost(err)
+	}
 	out, err := p.m.Command(ctx, host.Cmd{Program: program, Args: []string{name}})
 	if err != nil {
 		return nil, fn.Errorf("cannot run %s: %w", program, err)

@@ -101,6 +101,9 @@ func gemNames(v any) []string {
 
 func (g gem) install(ctx context.Context, c *fn.Call, a gemInstallArgs) (string, error) {
 	at := gemArgs{Ruby: a.Ruby, Runas: a.Runas, Bin: a.Bin, Gems: a.Gems, Source: a.Source}
+	if err := host.NoOption("gem", a.Proxy); err != nil { // the value of -p may be left out
+		return "", fn.FromHost(err)
+	}
 	version, err := g.version(ctx, c, at)
 	if err != nil {
 		return "", err
