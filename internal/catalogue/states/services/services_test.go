@@ -31,6 +31,11 @@ func TestSystemd(t *testing.T) { statetest.Run(t, table("systemd")) }
 
 func TestSystemdRecordingIsTrue(t *testing.T) { statetest.Verify(t, "testdata/systemd") }
 
+// TestOdd covers odd arguments of states of systemd's units.
+func TestOdd(t *testing.T) { statetest.Run(t, table("odd")) }
+
+func TestOddRecordingIsTrue(t *testing.T) { statetest.Verify(t, "testdata/odd") }
+
 // TestScripts runs the states on a machine with System V init.
 func TestScripts(t *testing.T) {
 	statetest.Needs(t, "service")
