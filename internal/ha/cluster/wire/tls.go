@@ -101,7 +101,7 @@ func issue(sign *crypt.PrivateKey, chain []keys.Endorsement, cluster, id string,
 func (b *Identity) certificate() (*tls.Certificate, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	now := b.Now()
+	now := b.Now().Round(0) // by the clock, not by the time that passes: the clock may have been set meanwhile
 	if age := now.Sub(b.made); b.Cert != nil && (b.sign == nil || age >= -time.Hour && age < certificateRenew) {
 		return b.Cert, nil
 	}
@@ -158,14 +158,14 @@ func CheckCertificate(cert *x509.Certificate, by *crypt.PublicKey, cluster, id s
 		return refusal.New(refusal.Certificate,
 			"%.100q shows the certificate of %.100q: cluster_peers names a member by another id, or something between the masters leads to another one", id,
 			cert.Subject.CommonName)
-	case now.After(cert.NotAfter):
-		return refusal.New(refusal.Certificate,
+	case now.After(cert.NotAfter): // its maker renews it, so one of the two clocks is wrong
+		return refusal.New(refusal.Clock,
 			"the certificate that %.100q shows ended at %s, and here it is %s: correct the clock that is wrong; a master makes a new certificate "+
-				"when it starts and each month", id, Stamp(cert.NotAfter), Stamp(now))
+				"when it starts and each month", id, Stamp(cert.NotAfter), now.UTC().Format(time.DateOnly))
 	case now.Before(cert.NotBefore):
-		return refusal.New(refusal.Certificate,
+		return refusal.New(refusal.Clock,
 			"the certificate that %.100q shows begins at %s, and here it is %s: correct the clock that is wrong; a master makes a new certificate "+
-				"when it starts and each month", id, Stamp(cert.NotBefore), Stamp(now))
+				"when it starts and each month", id, Stamp(cert.NotBefore), now.UTC().Format(time.DateOnly))
 	}
 	return nil
 }
