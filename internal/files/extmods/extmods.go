@@ -160,7 +160,8 @@ type Listing struct {
 }
 
 // Dirs returns the directories of a kind in order of precedence: those of the option
-// module_dirs, those of the kind's own option, and extension_modules.
+// module_dirs, those of the kind's own option, those of installed extensions, and
+// extension_modules.
 func Dirs(opts *value.Dict, extensionModules, kind string) []string {
 	var dirs []string
 	for _, d := range value.Texts(opts.At("module_dirs")) {
@@ -168,6 +169,10 @@ func Dirs(opts *value.Dict, extensionModules, kind string) []string {
 	}
 	if option := dirOptions[kind]; option != "" {
 		dirs = append(dirs, value.Texts(opts.At(option))...)
+	}
+	program, _ := opts.At("python").(string)
+	for _, d := range installed(program) {
+		dirs = append(dirs, filepath.Join(d, kind))
 	}
 	return append(dirs, filepath.Join(extensionModules, kind))
 }

@@ -104,7 +104,7 @@ func TestScan(t *testing.T) {
 }
 
 func TestDirs(t *testing.T) {
-	opts := value.DictOf("module_dirs", value.ListOf("/a"), "states_dirs", value.ListOf("/b"))
+	opts := value.DictOf("python", "/nonexistent", "module_dirs", value.ListOf("/a"), "states_dirs", value.ListOf("/b"))
 	if got := strings.Join(Dirs(opts, "/ext", "states"), " "); got != "/a/states /a/_states /b /ext/states" {
 		t.Error(got)
 	}
