@@ -2,6 +2,7 @@ package packages_test
 
 import (
 	"os"
+	"os/exec"
 	"path/filepath"
 	"runtime"
 	"strings"
@@ -53,5 +54,42 @@ func TestARM64(t *testing.T) {
 	hub := string(run(t, qemu, program("brine-hub"), "--version"))
 	if !strings.Contains(hub, salt.BrineVersion) {
 		t.Errorf("brine-hub --version: %s", hub)
+	}
+	pamOfARM64(t, qemu, debs)
+}
+
+// pamOfARM64: brine-pam lets a user of an arm64 Debian root in with the right password alone. BRINE_ARM64_ROOT
+// names what `debootstrap --foreign --arch=arm64` has made, with the files of its packages unpacked.
+func pamOfARM64(t *testing.T, qemu string, debs []string) {
+	original := os.Getenv("BRINE_ARM64_ROOT")
+	if original == "" || os.Getuid() != 0 {
+		t.Log("brine-pam is not tried: that needs root, and BRINE_ARM64_ROOT")
+		return
+	}
+	root := filepath.Join(t.TempDir(), "root")
+	run(t, "cp", "-a", original, root)
+	for _, deb := range debs {
+		if strings.HasPrefix(filepath.Base(deb), pam) {
+			run(t, "dpkg-deb", "-x", deb, root)
+		}
+	}
+	run(t, "cp", qemu, filepath.Join(root, "qemu"))
+	hash := strings.TrimSpace(string(run(t, "openssl", "passwd", "-6", "s3cret")))
+	for name, text := range map[string]string{
+		"pam.d/other": "auth required pam_unix.so\naccount required pam_unix.so\n",
+		"passwd":      "joe:x:1500:1500::/home/joe:/bin/sh\n",
+		"shadow":      "joe:" + hash + ":19000:0:99999:7:::\n",
+	} {
+		if err := os.WriteFile(filepath.Join(root, "etc", name), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for password, want := range map[string]int{"s3cret": 0, "wrong": 1, "": 1} {
+		cmd := exec.Command("chroot", root, "/qemu", "/usr/lib/brine/brine-pam")
+		cmd.Stdin = strings.NewReader("login\x00joe\x00" + password + "\x00")
+		out, err := cmd.CombinedOutput()
+		if got := cmd.ProcessState.ExitCode(); got != want {
+			t.Errorf("password %q: exit code %d, want %d: %s %v", password, got, want, out, err)
+		}
 	}
 }
