@@ -378,7 +378,7 @@ func (c *Cluster) Leads() bool {
 		_, holds := c.Voting.once.Token()
 		return holds
 	}
-	return c.leads.Load()
+	return c.leads.Load() && (c.cfg.Options.Isolated || c.leader.Holds())
 }
 
 // inCharge reports whether this master creates the list for minions. Without a shared directory that is the reachable master with the
