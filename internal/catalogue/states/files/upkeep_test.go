@@ -55,6 +55,14 @@ func TestOddBlocks(t *testing.T) {
 
 func TestOddBlocksRecordingIsTrue(t *testing.T) { statetest.Verify(t, "testdata/odd_blocks") }
 
+// TestOddTrees covers odd arguments of states that manage trees and links.
+func TestOddTrees(t *testing.T) {
+	statetest.Needs(t, "/usr/share/zoneinfo/Europe/Berlin")
+	statetest.Run(t, upkeep("odd_trees"))
+}
+
+func TestOddTreesRecordingIsTrue(t *testing.T) { statetest.Verify(t, "testdata/odd_trees") }
+
 // TestNodes makes device nodes, which are never read.
 func TestNodes(t *testing.T) {
 	if err := unix.Mknod(filepath.Join(t.TempDir(), "null"), unix.S_IFCHR|0o600, int(unix.Mkdev(1, 3))); err != nil {
