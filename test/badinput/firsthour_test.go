@@ -34,7 +34,8 @@ func TestFirstHour(t *testing.T) {
 	} {
 		must(t, os.WriteFile(filepath.Join(tree, name), []byte(text), 0o600))
 	}
-	m := daemontest.NewMaster(t, brine, "boss", daemontest.Host(), "gather_job_timeout: 1\ntimeout: 5\nfile_roots: {base: ["+tree+"]}\n").Start()
+	m := daemontest.NewMaster(t, brine, "boss", daemontest.Host(),
+		"gather_job_timeout: 1\ntimeout: 5\nnodegroups: {web: 'web*'}\nfile_roots: {base: ["+tree+"]}\n").Start()
 	w := daemontest.NewMinion(t, brine, "web1", []string{m.Host}, "").Start()
 	eventually.True(t, "the key is pending", func() bool {
 		_, err := os.Stat(m.Path("etc/salt/pki/master/minions_pre/web1"))
@@ -44,6 +45,9 @@ func TestFirstHour(t *testing.T) {
 		t.Helper()
 		for _, k := range mistakes {
 			dir := m.Dir
+			if k.args[0] == "on the minion" {
+				dir, k.args = w.Dir, k.args[1:]
+			}
 			if k.args[0] == "salt-call" || k.args[0] == "salt-minion" {
 				dir = w.Dir
 			}
@@ -71,18 +75,31 @@ func TestFirstHour(t *testing.T) {
 		{[]string{"salt", "-C", "G@os:Debian and (web*", "test.ping"}, []string{"the target G@os:Debian and (web* of type compound is malformed", `"(web*"`}},
 		{[]string{"salt", "-E", "[", "test.ping"}, []string{"the target [ of type pcre is malformed"}},
 		{[]string{"salt", "-S", "10.0.0.0/99", "test.ping"}, []string{"the target 10.0.0.0/99 of type ipcidr is malformed"}},
+		{[]string{"salt", "-L", "web1,wbe1", "test.ping"}, []string{"There is no minion wbe1. Did you mean web1?"}},
+		{[]string{"salt", "-N", "wbe", "test.ping"}, []string{"Node group wbe unavailable in", "Did you mean web?"}},
+		{[]string{"salt", "--out=jsn", "web1", "test.ping"}, []string{"Invalid outputter jsn specified", "did you mean json?"}},
+		{[]string{"salt", "-t", "abc", "web1", "test.ping"}, []string{"option -t: invalid integer value: 'abc'"}},
+		{[]string{"salt", "web1", "test.sleep", "abc"}, []string{`argument 'length': expected a number of seconds, got the string "abc"`}},
+		{[]string{"salt-cp", "web1", tree + "/none", "/nowhere"}, []string{"nothing was copied: there is no file " + tree + "/none"}},
+		{[]string{"salt-key", "-y", "-A"}, []string{"The key glob '*' does not match any unaccepted keys."}},
+		{[]string{"salt-key", "-f", "wbe1"}, []string{"The key glob 'wbe1' does not match any keys."}},
 		{[]string{"salt", "web1"}, []string{"Incomplete options passed."}},
 		{[]string{"salt", "--ouput=json", "web1", "test.ping"}, []string{"--output"}},
 		{state("mode"), []string{"mdoe is no argument of this state and has no effect; did you mean"}},
 		{state("typo"), []string{"State 'file.manged' was not found in SLS 'typo'", "did you mean file.managed", "(typo.sls, line 1)"}},
 		{state("tab"), []string{"Rendering SLS 'base:tab' failed", "line 3", "a tab"}},
 		{state("undef"), []string{"Rendering SLS 'base:undef' failed", "'nosuch'", "line 2"}},
+		{append(state("mode"), "tst=True"), []string{"state.sls has no argument tst; did you mean test? Nothing was done"}},
+		{state("modee"), []string{"No matching sls found for 'modee' in env 'base'", "Did you mean mode?"}},
+		{state("mode.sls"), []string{"No matching sls found for 'mode.sls' in env 'base'", "Did you mean mode?"}},
+		{[]string{"salt", "web1", "state.apply"}, []string{"No Top file or master_tops data matches found.", "There is no top.sls in file_roots"}},
 		{state("nosuch"), []string{"No matching sls found for 'nosuch' in env 'base'"}},
 		{state("loop"), []string{"nosuch"}},
 		{state("vault"), []string{"Brine does not have the states of Salt's module vault"}},
 		{state("twice"), []string{"x", "conflicting ID"}},
 		{state("needs"), []string{"The following requisites were not found", "nothing"}},
 		{state("python"), []string{"Rendering SLS python failed, render error: invalid syntax"}},
+		{[]string{"on the minion", "salt", "*", "test.ping"}, []string{"Is master running?", "run salt on the master, or salt-call here"}},
 		{[]string{"salt-minion"}, []string{"an instance is already running: process "}},
 		{[]string{"salt-master"}, []string{"an instance is already running: process "}},
 	})

@@ -74,6 +74,11 @@ func (e *NoAccess) Error() string {
 
 func (e *NoAccess) Unwrap() error { return e.Err }
 
+// UnknownNodegroup means that the configuration File has no nodegroup of this name. Its message is Salt's.
+type UnknownNodegroup struct{ Name, File string }
+
+func (e *UnknownNodegroup) Error() string { return fmt.Sprintf(textNodegroup, e.Name, e.File) }
+
 type timedOut struct{ cause error }
 
 func (timedOut) Error() string   { return textTimeout }

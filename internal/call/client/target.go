@@ -51,7 +51,7 @@ func (c *Client) nodegroup(name string) ([]string, error) {
 		groups[value.Str(k)] = v
 	}
 	if _, ok := groups[name]; !ok {
-		return nil, salt.Errorf(salt.Invalid, textNodegroup, name, c.conf)
+		return nil, &salt.Error{Kind: salt.Invalid, Err: &UnknownNodegroup{name, c.conf}}
 	}
 	return groups.Expand(name)
 }

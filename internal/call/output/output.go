@@ -19,6 +19,7 @@ import (
 	"unicode/utf8"
 
 	"brine/internal/base/registry"
+	"brine/internal/base/textedit"
 	"brine/internal/py/value"
 )
 
@@ -155,7 +156,11 @@ func (p *Printer) find(name string) outputter {
 		return f
 	}
 	if name != "grains" { // requested by very old minions
-		p.log.Error("Invalid outputter " + name + " specified, fall back to nested")
+		hint := ""
+		if near := textedit.Nearest(name, Names()); len(near) > 0 {
+			hint = "; did you mean " + near[0] + "?"
+		}
+		p.log.Error("Invalid outputter " + name + " specified, fall back to nested" + hint)
 	}
 	return (*Printer).nested
 }

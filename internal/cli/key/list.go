@@ -102,6 +102,7 @@ func (p *program) finger(pattern string) error {
 	if local.Len() > 0 {
 		data.Set("local", local)
 	}
+	p.noMatch(pattern, data)
 	return p.display(data)
 }
 
@@ -114,7 +115,15 @@ func (p *program) each(pattern string, show func(pem string) string) error {
 	if err != nil {
 		return err
 	}
+	p.noMatch(pattern, data)
 	return p.display(data)
+}
+
+// noMatch says that a pattern matches nothing, which Salt shows as an empty result.
+func (p *program) noMatch(pattern string, data *value.Dict) {
+	if data.Len() == 0 {
+		p.env.Errorf("The key glob '%s' does not match any keys.", pattern)
+	}
 }
 
 // collect returns directory -> id -> show(key).

@@ -6,11 +6,14 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
+	"os"
+	"path/filepath"
 	"strings"
 	"time"
 
 	"brine/internal/base/salt"
 	"brine/internal/base/target"
+	"brine/internal/base/textedit"
 	"brine/internal/call/client"
 	"brine/internal/call/output"
 	"brine/internal/cli/daemon"
@@ -19,6 +22,7 @@ import (
 	"brine/internal/daemons/config"
 	"brine/internal/py/value"
 	"brine/internal/py/yaml"
+	"brine/internal/store/keystore"
 )
 
 var command = frame.Command{
@@ -83,6 +87,8 @@ type program struct {
 	// keptUntil.
 	away      map[string]time.Time
 	keptUntil time.Time
+	// keys are the ids by the state of their keys; nil before the first look.
+	keys map[keystore.State][]string
 }
 
 func run(ctx context.Context, env *frame.Env, args []string) int {
@@ -255,10 +261,37 @@ func (p *program) exitCode(err error) int {
 			p.session.Env.Errorf("ERROR: %s", err)
 			return frame.ExitFailure
 		}
+		if hint := p.refusalHint(err); hint != "" {
+			p.session.Env.Errorf("%s", hint)
+		}
 		return p.opts.Strict(refusal(err))
 	}
 	p.session.Env.Errorf("ERROR: %s", err)
 	return frame.ExitFailure
+}
+
+// refusalHint says what to do about an error that Salt's message leaves open, "" for other errors.
+func (p *program) refusalHint(err error) string {
+	if errors.As(err, new(*client.UnknownNodegroup)) {
+		var names []string
+		for k := range p.session.Conf.Options.Nodegroups.All() {
+			names = append(names, value.Str(k))
+		}
+		if near := textedit.Nearest(value.Str(p.cmd.target), names); len(near) > 0 {
+			return "Did you mean " + strings.Join(near, " or ") + "?"
+		}
+		return ""
+	}
+	file := p.session.Conf.Files.ConfFile
+	if !client.NotRunning(err) || isFile(file) || !isFile(filepath.Join(filepath.Dir(file), "minion")) {
+		return ""
+	}
+	return "This machine has the configuration of a minion, and no " + file + ": run salt on the master, or salt-call here."
+}
+
+func isFile(path string) bool {
+	st, err := os.Stat(path)
+	return err == nil && st.Mode().IsRegular()
 }
 
 // refusal returns the exit code for a job that could not be sent.

@@ -166,6 +166,32 @@ func nearIDs(p *program, accepted []string) string {
 	return ""
 }
 
+// withoutKey says what to do about an id of a list without an accepted key: to accept it, or to write
+// another id. It is "" for others, and if this user may not read the keys.
+func (p *program) withoutKey(id string) string {
+	if p.opts.targetType() != "list" {
+		return ""
+	}
+	if p.keys == nil {
+		p.keys = map[keystore.State][]string{}
+		if keys, err := keystore.Open(p.session.Conf.Files.PKIDir, p.session.Log.Logger); err == nil {
+			if all, err := keys.List(); err == nil {
+				p.keys = all
+			}
+		}
+	}
+	accepted := p.keys[keystore.Accepted]
+	switch near := textedit.Nearest(id, accepted); {
+	case len(accepted) == 0 || slices.Contains(accepted, id):
+		return ""
+	case slices.Contains(p.keys[keystore.Pending], id):
+		return "The key is pending. Accept it with: salt-key -a " + shellWord(id)
+	case len(near) > 0:
+		return "There is no minion " + id + ". Did you mean " + strings.Join(near, " or ") + "?"
+	}
+	return ""
+}
+
 // maxHinted bounds the number of commands in a hint.
 const maxHinted = 3
 

@@ -185,6 +185,8 @@ func (r *reader) malformed(path string, err error) {
 	if strings.Contains(e.Text, "\t") && strings.Contains(e.Reason+e.Context, "tab") || strings.Contains(e.Reason, "cannot start any token") &&
 		strings.HasPrefix(strings.TrimLeft(e.Text, " "), "\t") {
 		f.Err = fmt.Errorf("%w (indent with blanks: YAML does not allow tabs there)", f.Err)
+	} else if strings.Contains(e.Reason, "could not find expected ':'") {
+		f.Err = fmt.Errorf("%w (write each option as \"name: value\", with a blank after the colon)", f.Err)
 	}
 	r.fault(f)
 }
@@ -212,6 +214,12 @@ func (r *reader) include(patterns any, from string, at Origin, key string, verbo
 		matches, err := glob(p)
 		if err != nil {
 			r.fault(&Fault{Origin: at, Key: key, Err: fmt.Errorf("pattern %q: %w", p, err)})
+		}
+		if dir := filepath.Dir(p); len(matches) == 0 && !strings.ContainsAny(dir, "*?[") {
+			// The pattern also matches nothing if the directory cannot be read.
+			if _, err := os.ReadDir(dir); errors.Is(err, fs.ErrPermission) {
+				r.fault(&Fault{Origin: at, Key: key, Err: fmt.Errorf("cannot read the directory %s: %w", dir, unwrapPath(err))})
+			}
 		}
 		if len(matches) == 0 && err == nil && verbose {
 			r.tree.log.Warn("include matches no file", "pattern", p, "at", at.String())

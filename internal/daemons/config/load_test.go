@@ -246,3 +246,26 @@ func fromJSON(v any) any {
 	}
 	return v
 }
+
+// TestUnreadFiles: files whose names default_include does not match are named, if they look like
+// files of the configuration.
+func TestUnreadFiles(t *testing.T) {
+	dir := t.TempDir()
+	write(t, dir, "minion", "id: web 1\n")
+	if err := os.Mkdir(filepath.Join(dir, "minion.d"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{"a.conf", "b.yaml", ".c.conf", "README", "d.conf.bak", "e.conf~"} {
+		write(t, dir, "minion.d/"+name, "x: 1\n")
+	}
+	var out bytes.Buffer
+	m, tree, err := LoadMinion(filepath.Join(dir, "minion"), false, slog.New(slog.NewTextHandler(&out, nil)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	tree.WarnPaths(m)
+	if s := out.String(); strings.Count(s, "is not read") != 2 || !strings.Contains(s, "b.yaml") || !strings.Contains(s, ".c.conf") ||
+		!strings.Contains(s, "the id has a blank") {
+		t.Error(s)
+	}
+}

@@ -87,6 +87,10 @@ func sockDir(sock, cache string) string {
 // WarnPaths logs directories and programs that options name and that are not there. ptr points to the struct with the
 // options. It is for daemons, as WarnUnknown.
 func (t *Tree) WarnPaths(ptr any) {
+	t.warnUnread()
+	if id := t.Values.Str("id"); strings.ContainsAny(id, " \t") {
+		t.warn("id", "the id has a blank: quote it in targets for a shell, or choose another id")
+	}
 	for _, key := range []string{"file_roots", "pillar_roots"} {
 		roots, _ := t.Values.At(key).(*value.Dict)
 		for env, dirs := range roots.All() {
@@ -115,6 +119,30 @@ func (t *Tree) WarnPaths(ptr any) {
 		dirs, _ := o.slots[0].In(o.slots[0].part).Interface().([]string)
 		for _, dir := range dirs {
 			t.warnDir(o.name, "", dir)
+		}
+	}
+}
+
+// warnUnread logs files beside those that default_include names whose names suggest that they should be
+// read.
+func (t *Tree) warnUnread() {
+	if _, set := t.Values.Get("default_include"); set {
+		return
+	}
+	pattern := filepath.Join(filepath.Dir(t.Path), t.Kind.include())
+	entries, err := os.ReadDir(filepath.Dir(pattern))
+	if err != nil {
+		return // not there, or Load reports it
+	}
+	for _, e := range entries {
+		name := e.Name()
+		unread := strings.HasPrefix(name, ".") && strings.HasSuffix(name, ".conf")
+		switch filepath.Ext(name) {
+		case ".yaml", ".yml", ".cfg", ".config", ".sls":
+			unread = true
+		}
+		if unread && e.Type().IsRegular() {
+			t.log.Warn("file of the configuration is not read: the names of files must match "+t.Kind.include(), "path", filepath.Join(filepath.Dir(pattern), name))
 		}
 	}
 }

@@ -3,6 +3,7 @@ package transport
 import (
 	"fmt"
 	"net"
+	"net/netip"
 	"sort"
 	"strconv"
 	"strings"
@@ -68,6 +69,9 @@ type Endpoint struct {
 // Transport if it is not among them, which comes first. The others are ordered by name. Two
 // transports with the same port are an error.
 func (o Options) Endpoints() ([]Endpoint, error) {
+	if err := o.checkInterface(); err != nil {
+		return nil, err
+	}
 	names := make([]string, 0, len(o.TransportOpts)+1)
 	for name := range o.TransportOpts {
 		if name != o.Transport {
@@ -94,6 +98,27 @@ func (o Options) Endpoints() ([]Endpoint, error) {
 		endpoints = append(endpoints, Endpoint{name, o.addr(p.PublishPort), o.addr(p.RetPort)})
 	}
 	return endpoints, nil
+}
+
+// checkInterface returns an error for what users write instead of an address.
+func (o Options) checkInterface() error {
+	host := strings.Trim(o.Interface, "[]")
+	if _, err := netip.ParseAddr(host); err == nil {
+		return nil
+	}
+	if strings.ContainsAny(host, ":/ ") {
+		return fmt.Errorf("interface: %.80q is not an address; the ports are the options publish_port and ret_port", o.Interface)
+	}
+	i, err := net.InterfaceByName(host)
+	if err != nil {
+		return nil // a host name: the bind reports an unknown one
+	}
+	example := ""
+	if addrs, err := i.Addrs(); err == nil && len(addrs) > 0 {
+		address, _, _ := strings.Cut(addrs[0].String(), "/")
+		example = ", such as " + address
+	}
+	return fmt.Errorf("interface: %s is the name of an interface: write its address%s", host, example)
 }
 
 func (o Options) ports(name string) Ports {

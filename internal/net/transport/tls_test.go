@@ -191,3 +191,16 @@ func TestSource(t *testing.T) {
 		t.Errorf("got %v", err)
 	}
 }
+
+// TestInterface: the name of an interface and an address with a port are no addresses.
+func TestInterface(t *testing.T) {
+	for text, want := range map[string]string{
+		"0.0.0.0": "", "::1": "", "[::1]": "", "fe80::1%lo": "", "localhost": "", "127.0.0.1:4505": "is not an address; the ports are",
+		"http://a": "is not an address", "lo": "lo is the name of an interface: write its address",
+	} {
+		_, err := transport.Options{Interface: text, Transport: "zeromq", PublishPort: 4505, RetPort: 4506}.Endpoints()
+		if (err == nil) != (want == "") || err != nil && !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: got %v, want %q", text, err, want)
+		}
+	}
+}

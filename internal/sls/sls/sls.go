@@ -23,6 +23,7 @@ import (
 	"strings"
 
 	"brine/internal/base/target"
+	"brine/internal/base/textedit"
 	"brine/internal/py/value"
 )
 
@@ -115,6 +116,21 @@ type listing struct {
 	has   map[string]bool
 }
 
+// suggest returns a line with the names that a misspelt one may mean, or "".
+func (l *listing) suggest(name string) string {
+	if l == nil {
+		return ""
+	}
+	near := textedit.Nearest(name, l.names)
+	if dotted := strings.ReplaceAll(strings.TrimSuffix(name, ".sls"), "/", "."); dotted != name && l.has[dotted] {
+		near = []string{dotted}
+	}
+	if len(near) == 0 {
+		return ""
+	}
+	return "\nDid you mean " + strings.Join(near, " or ") + "?"
+}
+
 // filter returns the names that match a glob.
 func (l *listing) filter(pattern string) []string {
 	if l == nil {
@@ -204,7 +220,7 @@ func (c *Compiler) renderMatch(ctx context.Context, high *value.Dict, saltenv, p
 		}
 		for _, e := range c.errs[before:] {
 			if e.missing == pattern {
-				e.Text = fmt.Sprintf("No matching sls found for '%s' in env '%s'", pattern, saltenv)
+				e.Text = fmt.Sprintf("No matching sls found for '%s' in env '%s'", pattern, saltenv) + l.suggest(pattern)
 			}
 		}
 	}

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	"brine/internal/base/textedit"
 	"brine/internal/call/fn"
 	"brine/internal/py/msgpack"
 	"brine/internal/py/value"
@@ -21,6 +22,21 @@ func (m *mod) apply(ctx context.Context, c *fn.Call, a args) (any, error) {
 		return m.sls(ctx, c, a)
 	}
 	return m.highstate(ctx, c, a)
+}
+
+// passed are the keywords that functions pass on.
+var passed = strings.Fields(`cache concurrent exclude localconfig mock orchestration_jid pillar pillar_enc pillarenv queue saltenv snapshot state_events
+	sync_mods test whitelist`)
+
+// refuseMisspelt returns an error for a keyword that is close to test: the states would be applied.
+func (a *args) refuseMisspelt(fun string) error {
+	for k := range a.Kwargs.All() {
+		name := value.Str(k)
+		if near := textedit.Nearest(name, passed); len(near) > 0 && near[0] == "test" && name != "test" {
+			return fn.Invalidf("%s has no argument %s; did you mean test? Nothing was done", fun, name)
+		}
+	}
+	return nil
 }
 
 // fromKwargs reads arguments that a function does not declare but passes on.
@@ -52,6 +68,9 @@ func noStates(comment string) *value.Dict {
 func (m *mod) highstate(ctx context.Context, c *fn.Call, a args) (any, error) {
 	if v, ok := a.Kwargs.Get("exclude"); ok {
 		a.Exclude = v
+	}
+	if err := a.refuseMisspelt("state.highstate"); err != nil {
+		return nil, err
 	}
 	if len(disabledSLS(c, []string{"highstate"})) > 0 {
 		return value.DictOf("name", textDisabled, "result", "False", "comment", "Disabled"), nil
@@ -86,7 +105,8 @@ func (m *mod) runTop(ctx context.Context, c *fn.Call, a args, s *highstate.Sessi
 		return faulty(c, faults), nil
 	case len(matches) == 0:
 		c.SetRetcode(codeFailure)
-		return noStates("No Top file or master_tops data matches found. Please see master log for details."), nil
+		return noStates("No Top file or master_tops data matches found. Please see master log for details.\n" +
+			"There is no top.sls in file_roots, or none of its targets matches this minion: see state.show_top."), nil
 	}
 	matches = whitelisted(matches, a.Kwargs.At("whitelist"))
 	if err := m.autoload(ctx, c, s, matches); err != nil {
@@ -176,6 +196,9 @@ func withChanges(results *value.Dict) *value.Dict {
 }
 
 func (m *mod) sls(ctx context.Context, c *fn.Call, a args) (any, error) {
+	if err := a.refuseMisspelt("state.sls"); err != nil {
+		return nil, err
+	}
 	mods := value.Split(a.Mods)
 	if off := disabledSLS(c, mods); len(off) > 0 {
 		return faulty(c, off), nil

@@ -62,6 +62,9 @@ func Parse(text string, defaultPort int, ipOnly bool) (Master, error) {
 		}
 		m.Host, m.Port = h, port
 	}
+	if strings.Contains(text, ",") {
+		return m, fmt.Errorf("master %q is not a host name or address; write several masters as a list: [%s]", text, text)
+	}
 	if m.Host == "" || strings.ContainsAny(m.Host, " \t/") {
 		return m, fmt.Errorf("master %q is not a host name or address", text)
 	}

@@ -24,6 +24,7 @@ func TestParseMaster(t *testing.T) {
 		{"[::1]x", "", 0, "expected [address]:port"},
 		{"a b", "", 0, "not a host name"},
 		{"https://salt.example.com/", "", 0, "is a URL: write the host alone, or host:port, without https://: salt.example.com"},
+		{"a.example.com, b", "", 0, "write several masters as a list: [a.example.com, b]"},
 		{":4506", "", 0, "not a host name"},
 	} {
 		m, err := Parse(c.text, 4506, false)
