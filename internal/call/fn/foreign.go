@@ -122,6 +122,17 @@ func (r *Registry) Own(name string) (*Func, bool) {
 	return f, f != nil
 }
 
+// Builtin looks up a function of the registry without its source, also one of a module that the
+// source hides.
+func (r *Registry) Builtin(name string) (*Func, bool) {
+	if r == nil {
+		return nil, false
+	}
+	mod, _ := split(name)
+	f := r.own(mod, name)
+	return f, f != nil
+}
+
 // HasModule reports whether a module has functions.
 func (r *Registry) HasModule(module string) bool {
 	if r == nil {

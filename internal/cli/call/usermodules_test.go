@@ -649,3 +649,37 @@ func TestStockFallback(t *testing.T) {
 		t.Errorf("without the package: %+v", r)
 	}
 }
+
+// TestWrappedModule calls a module of the user's that replaces one of Brine's and calls that one, as
+// modules do that add to a function of Salt's.
+func TestWrappedModule(t *testing.T) {
+	dir := userTree(t, "usermodules.txtar", "")
+	text := `
+from salt.modules import config
+import salt.modules.test as test
+from salt.modules.test import *
+__proxyenabled__ = config.__proxyenabled__
+names = [n for n in dir(test) if not n.startswith("_")]
+config.__opts__ = {}
+def __virtual__():
+    return "test"
+def echo(text):
+    return "mine: " + test.echo(text)
+def known():
+    return ["echo" in names, "nosuch" in names, callable(arg), __salt__["test.ping"](), __salt__["test.echo"]("x")]
+def ping():
+    return "own ping"
+`
+	if err := os.WriteFile(filepath.Join(dir, "srv", "_modules", "test.py"), []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	local(t, dir, "saltutil.sync_modules")
+	for call, want := range map[string]string{
+		"test.echo a": `"mine: a"`,
+		"test.known":  `[true,false,true,"own ping","mine: x"]`,
+	} {
+		if v, r := local(t, dir, strings.Fields(call)...); jsonText(v) != want {
+			t.Errorf("%s: %s, want %s; %+v", call, jsonText(v), want, r)
+		}
+	}
+}

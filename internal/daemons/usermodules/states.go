@@ -65,7 +65,8 @@ func (s states) Aggregate(module string, own bool) state.Merge {
 func (s states) env(e *state.Env, test bool) *python.Env {
 	out := env(e.Call, value.DictOf("test", test, "__low__", e.Low, "__env__", e.Saltenv, "__sls__", state.SLSOf(e.Low),
 		"__instance_id__", e.JID))
-	out.Functions = map[string]python.Functions{kindModules: ownFunctions{e.Call}, kindStates: ownStates{s, e, test}}
+	out.Functions = map[string]python.Functions{kindModules: ownFunctions{e.Call}, kindBuiltin: allFunctions{ownFunctions{e.Call}},
+		kindStates: ownStates{s, e, test}}
 	out.Trees = map[string]func() any{
 		"running": func() any { return e.Run.Results() },
 		"lowstate": func() any {

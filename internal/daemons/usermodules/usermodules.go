@@ -40,6 +40,9 @@ const (
 	kindBeacons   = "beacons"
 	kindOutput    = "output"
 	kindExecutors = "executors"
+
+	// kindBuiltin names functions for Python, not modules of the user.
+	kindBuiltin = "builtin"
 )
 
 // MinionKinds are all kinds that a helper of a minion loads, MasterKinds those that a
@@ -235,7 +238,26 @@ func (m *Modules) files() map[string]python.Files {
 
 // env returns the environment of a call of Python.
 func env(c *fn.Call, vars *value.Dict) *python.Env {
-	return &python.Env{Call: c, Vars: vars, Functions: map[string]python.Functions{kindModules: ownFunctions{c}}}
+	return &python.Env{Call: c, Vars: vars, Functions: map[string]python.Functions{kindModules: ownFunctions{c}, kindBuiltin: allFunctions{ownFunctions{c}}}}
+}
+
+// allFunctions are all execution functions of Brine, also those of modules that the user's modules
+// replace: what salt.modules.x has for them.
+type allFunctions struct{ ownFunctions }
+
+// Has implements python.Functions.
+func (b allFunctions) Has(name string) bool {
+	_, ok := b.c.Funcs.Builtin(name)
+	return ok
+}
+
+// Call implements python.Functions.
+func (b allFunctions) Call(ctx context.Context, name string, args []any, kwargs *value.Dict) (any, error) {
+	f, ok := b.c.Funcs.Builtin(name)
+	if !ok {
+		return nil, fn.Errorf("'%s' is not available.", name)
+	}
+	return f.Call(ctx, b.c, args, kwargs)
 }
 
 // ownFunctions are Brine's functions without those of the user's modules, which the helper

@@ -611,8 +611,8 @@ PILLAR_FUNCTIONS = {"pillar.get": False, "pillar.raw": False, "pillar.item": Tru
 class Function:
     """A function that Brine has."""
 
-    def __init__(self, kind, name):
-        self.kind, self.name = kind, name
+    def __init__(self, kind, name, source=None):
+        self.kind, self.name, self.source = kind, name, source or kind
         self.__name__ = self.__qualname__ = name.rpartition(".")[2]
         self.__module__ = "salt.loaded.int.{}.{}".format(TAGS.get(kind, kind), name.partition(".")[0])
 
@@ -621,7 +621,7 @@ class Function:
             kwargs = inherited(self.name, args, kwargs)
         sets = {}
         find_sets((args, kwargs), sets)
-        value = pipe.ask("call", self.kind, self.name, list(args), kwargs)
+        value = pipe.ask("call", self.source, self.name, list(args), kwargs)
         if sets:
             value = with_sets(value, sets)
         if self.kind == "modules" and self.name in PILLAR_FUNCTIONS:

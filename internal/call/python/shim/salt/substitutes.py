@@ -20,16 +20,34 @@ KINDS = {"salt.modules": "__salt__", "salt.states": "__states__", "salt.runners"
 class Substitute(types.ModuleType):
     """A module whose functions are those of __salt__ or __states__."""
 
+    def __dir__(self):
+        import brine_helper
+        package, _, module = self.__name__.rpartition(".")
+        if package not in KINDS:
+            return super().__dir__()
+        start = FILES.get(module, module) + "."
+        kind = brine_helper.GLOBALS[KINDS[package]].kind
+        found = brine_helper.pipe.ask("names", "builtin") if kind == "modules" else ()
+        return sorted(n[len(start):] for n in found or brine_helper.pipe.ask("names", kind) if n.startswith(start))
+
     def __getattr__(self, name):
+        package, _, module = self.__name__.rpartition(".")
+        if name == "__all__" and package in KINDS:
+            return dir(self)
+        if name == "__proxyenabled__" and package in KINDS:
+            return ["*"]
         if name.startswith("__"):
             raise AttributeError(name)
         import brine_helper
-        package, _, module = self.__name__.rpartition(".")
         if package == "salt.output":
             return self._outputter(module, name)
         functions = brine_helper.GLOBALS[KINDS[package]]
         module = FILES.get(module, module)
+        own = brine_helper.LOADERS.get(functions.kind)
         for candidate in (name, name.rstrip("_")):
+            full = module + "." + candidate
+            if functions.kind == "modules" and own and module in own.claims and brine_helper.pipe.ask("has", "builtin", full):
+                return brine_helper.Function("modules", full, "builtin")  # not that of a module of the user's
             found = functions.get(module + "." + candidate)
             if found is not None:
                 return found
