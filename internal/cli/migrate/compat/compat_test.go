@@ -291,3 +291,29 @@ func TestAllPlaces(t *testing.T) {
 		t.Errorf("no %q in\n%s", want, r.Text())
 	}
 }
+
+// TestNoFalseFindings checks that code of Python, documents and attributes of variables are not
+// taken for calls of functions, and that a template without an engine is none.
+func TestNoFalseFindings(t *testing.T) {
+	dir := installation(t, map[string]string{
+		"tree/files/check.py":   "import salt.client\nx = '{{ grains.id }}'\nsalt.client.Caller().cmd('x')\nsalt.nosuch.one()\n",
+		"tree/files/tool":       "#!/usr/bin/env python3\nimport salt.config\nsalt.config.minion_config('{{ x }}')\n",
+		"tree/files/made.py":    "x = '{{ salt.nosuch.two() }}'\n{% set y = salt.nosuch.three() %}\n{% if z %}\nsalt.config.client_config()\n",
+		"tree/files/app.conf":   "{% for h in pillar.salt.minion.get('handlers') %}\n{{ h }}{{ salt.nosuch.four() }}\n{% if %}\n",
+		"tree/README.md":        "Write `{{ salt['nosuch.five']() }}`.\n",
+		"tree/README.rst":       "Write ``{{ salt['nosuch.six']() }}``.\n",
+		"tree/a/init.sls":       "/x:\n  file.managed:\n    - template: null\n/y:\n  file.managed:\n    - template: ~\n/z:\n  file.recurse:\n    - template: False\n",
+		"tree/b/init.sls":       "/x:\n  file.managed:\n    - template: wempy\n",
+		"tree/_modules/own.py":  "import salt.utils.files\ndef f():\n    return salt.utils.files.fopen('x')\n",
+		"tree/files/sub/README": "{{ salt['nosuch.seven']() }}",
+	})
+	got := lines(check(t, Config{Trees: []string{dir + "/tree"}}), dir)
+	want := []string{
+		"missing function nosuch.four tree/files/app.conf:2", "missing function nosuch.three tree/files/made.py:2",
+		"missing function nosuch.two tree/files/made.py:1", "missing renderer wempy tree/b/init.sls:3", "python _modules/own tree/_modules/own.py",
+	}
+	slices.Sort(got)
+	if !slices.Equal(got, want) {
+		t.Errorf("got\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
+	}
+}

@@ -259,6 +259,9 @@ func (c *checker) namedBy(t *text, ch *chunk) {
 	}
 	for _, a := range ch.args {
 		v := strings.Trim(a.value, `'"`)
+		if a.key == "template" && !templated(a.value) {
+			continue
+		}
 		if a.hole || v == "" || strings.ContainsAny(v, "[{,") {
 			continue
 		}
@@ -379,22 +382,54 @@ var (
 	byKey = sync.OnceValue(func() *regexp.Regexp {
 		return regexp.MustCompile(`\b(?:salt|__salt__)\[\s*['"]([a-z0-9_]+\.[A-Za-z0-9_]+)['"]\s*\]`)
 	})
-	// salt.module.function(
-	byName = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`\bsalt\.([a-z0-9_]+\.[A-Za-z0-9_]+)\s*\(`) })
+	// salt.module.function(, but not variable.salt.module.function(
+	byName = sync.OnceValue(func() *regexp.Regexp {
+		return regexp.MustCompile(`(?:^|[^.\w])salt\.([a-z0-9_]+\.[A-Za-z0-9_]+)\s*\(`)
+	})
 	// __slot__:salt:module.function(
 	slot         = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`__slot__:salt:([a-z0-9_]+\.[A-Za-z0-9_]+)\(`) })
 	jinjaComment = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`(?s)\{#.*?#\}`) })
+	jinjaMarkup  = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`\{\{.*?\}\}|\{%.*?%\}`) })
 )
+
+// templated reports whether the value of an argument template names an engine: null and false do not.
+func templated(text string) bool {
+	v, err := yaml.LoadText(text, "")
+	return err != nil || value.Truth(v)
+}
 
 // byText searches a file that may not be a template for functions that it calls.
 func (c *checker) byText(path string, source []byte, at where) {
 	source = jinjaComment().ReplaceAllFunc(source, func(m []byte) []byte { return newlines(m) })
+	if isPython(path, source) {
+		source = markup(source) // salt.client.Caller() is a name of Salt's package there
+	}
 	for _, pattern := range []*regexp.Regexp{byKey(), byName()} {
 		lines := lineCounter{text: source}
 		for _, m := range pattern.FindAllSubmatchIndex(source, -1) {
-			c.function(string(source[m[2]:m[3]]), path, lines.at(m[0]), at)
+			c.function(string(source[m[2]:m[3]]), path, lines.at(m[2]), at)
 		}
 	}
+}
+
+// isPython reports whether a file is a program in Python.
+func isPython(path string, source []byte) bool {
+	first, _, _ := bytes.Cut(source, []byte{'\n'})
+	return filepath.Ext(path) == ".py" || bytes.HasPrefix(first, []byte("#!")) && bytes.Contains(first, []byte("python"))
+}
+
+// markup returns a text of the same length with the expressions and statements of templates alone.
+func markup(source []byte) []byte {
+	out := bytes.Repeat([]byte{' '}, len(source))
+	for i, b := range source {
+		if b == '\n' {
+			out[i] = b
+		}
+	}
+	for _, m := range jinjaMarkup().FindAllIndex(source, -1) {
+		copy(out[m[0]:m[1]], source[m[0]:m[1]])
+	}
+	return out
 }
 
 // plainYAML parses a file without templates as YAML.

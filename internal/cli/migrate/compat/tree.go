@@ -129,6 +129,9 @@ var templates = []string{".jinja", ".jinja2", ".j2", ".jinja_template", ".tmpl"}
 
 // otherFile checks a file that may be a template.
 func (c *checker) otherFile(r root, path string) {
+	if name := strings.ToUpper(filepath.Base(path)); strings.HasPrefix(name, "README") || strings.HasPrefix(name, "CHANGELOG") {
+		return // examples in a text for people
+	}
 	text, err := readFile(path, maxText)
 	if err != nil {
 		if !errors.Is(err, errLarge) {
