@@ -142,3 +142,18 @@ def ends():
 		t.Error(v, err)
 	}
 }
+
+// TestRendererMapping checks that code can look for renderers, and add one, as in Salt.
+func TestRendererMapping(t *testing.T) {
+	f := newFixture(t, map[string]string{"sample": `
+import salt.loader
+def look():
+    renderers = salt.loader.render(__opts__, __salt__)
+    renderers["own"] = lambda data, *args, **kwargs: "own " + data
+    return ["yaml" in renderers, "nosuch" in renderers, renderers.get("nosuch"), [n for n in renderers if n in ("jinja", "own")],
+            renderers["own"]("x"), callable(renderers["json"])]
+`}, nil)
+	if v, err := f.run(t, "sample.look"); err != nil || value.Repr(v) != "[True, False, None, ['jinja', 'own'], 'own x', True]" {
+		t.Error(value.Repr(v), err)
+	}
+}
