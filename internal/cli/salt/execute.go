@@ -256,7 +256,7 @@ func (p *program) shape(res client.Result, jid string) shown {
 		}
 	} else if p.notConnected(res.ID) {
 		text = "Minion did not return. [Not connected]"
-	} else if why := p.withoutKey(res.ID); why != "" {
+	} else if why := withoutKey(p, res.ID); why != "" {
 		text += "\n" + why
 	}
 	return shown{value.DictOf(res.ID, text), "no_return", 1}

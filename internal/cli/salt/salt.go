@@ -261,7 +261,7 @@ func (p *program) exitCode(err error) int {
 			p.session.Env.Errorf("ERROR: %s", err)
 			return frame.ExitFailure
 		}
-		if hint := p.refusalHint(err); hint != "" {
+		if hint := refusalHint(p, err); hint != "" {
 			p.session.Env.Errorf("%s", hint)
 		}
 		return p.opts.Strict(refusal(err))
@@ -271,7 +271,7 @@ func (p *program) exitCode(err error) int {
 }
 
 // refusalHint says what to do about an error that Salt's message leaves open, "" for other errors.
-func (p *program) refusalHint(err error) string {
+func refusalHint(p *program, err error) string {
 	if errors.As(err, new(*client.UnknownNodegroup)) {
 		var names []string
 		for k := range p.session.Conf.Options.Nodegroups.All() {

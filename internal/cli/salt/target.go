@@ -168,7 +168,7 @@ func nearIDs(p *program, accepted []string) string {
 
 // withoutKey says what to do about an id of a list without an accepted key: to accept it, or to write
 // another id. It is "" for others, and if this user may not read the keys.
-func (p *program) withoutKey(id string) string {
+func withoutKey(p *program, id string) string {
 	if p.opts.targetType() != "list" {
 		return ""
 	}
