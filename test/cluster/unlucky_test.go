@@ -122,6 +122,62 @@ func TestDamagedKeyFiles(t *testing.T) {
 	}
 }
 
+// TestDamagedWhileRunning: key files of a member are damaged while it runs, or something else takes their place. That is no decision,
+// either: no master loses a key, and the member gets its files back. A key that cannot be read delays no other decision.
+func TestDamagedWhileRunning(t *testing.T) {
+	t.Parallel()
+	a := newApart(t, 2, "").start()
+	one := a.masters[0]
+	ids := []string{"empty", "half", "zero", "dir", "link"}
+	a.pend(one, ids...)
+	one.Accept(ids...)
+	for _, m := range a.masters {
+		isState(t, m, "link", "minions")
+	}
+	path := func(m *node, id string) string { return m.Path("cluster/minions/" + id) }
+	want := map[string]string{}
+	for _, id := range ids {
+		b, err := os.ReadFile(path(one, id))
+		must(t, err)
+		want[id] = string(b)
+	}
+	for _, id := range ids {
+		switch p := path(one, id); id {
+		case "dir":
+			must(t, os.Remove(p))
+			must(t, os.MkdirAll(p+"/more", 0o755))
+		case "link":
+			must(t, os.Remove(p))
+			must(t, os.Symlink("/nonexistent", p))
+		default:
+			damaged := map[string]string{"half": want[id][:len(want[id])/2], "zero": strings.Repeat("\x00", len(want[id]))}[id]
+			must(t, os.WriteFile(p, []byte(damaged), 0o644))
+		}
+	}
+	a.pend(one, "another") // makes the master look at the directory
+	isState(t, a.masters[1], "another", "minions_pre")
+	for _, m := range a.masters {
+		for _, id := range ids {
+			eventually.Nil(t, soon, m.Name+" has the key of "+id, func() error {
+				b, err := os.ReadFile(path(m, id))
+				if err == nil && string(b) != want[id] {
+					err = fmt.Errorf("%q", b)
+				}
+				return err
+			})
+		}
+	}
+	a.equal(one, 2, map[string]int{"key": len(ids) + 1})
+	one.Logged("writing what is recorded")
+	// A decision is a decision, also about a key that was damaged.
+	a.deleteKey(one, "dir")
+	must(t, os.Remove(path(one, "link")))
+	for _, m := range a.masters {
+		isState(t, m, "dir", "")
+		isState(t, m, "link", "")
+	}
+}
+
 // TestTwoRestored: the disks of two of three members are restored from backups at once. What was decided since stays decided.
 func TestTwoRestored(t *testing.T) {
 	t.Parallel()

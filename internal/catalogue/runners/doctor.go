@@ -416,6 +416,12 @@ func (p *patient) data() (out []finding) {
 			"brine cluster check shows the differences; while minions return there may be short ones. For directories of files (tree) run salt-run cluster.sync_roots " +
 				"on the master whose directories are right"})
 	}
+	p.there(func(from string, d *value.Dict) {
+		for kind, why := range d.Dict("unwritten").All() {
+			out = append(out, finding{"data", from, "its files of the kind " + value.Str(kind) + " are not what is recorded: " + value.Str(why),
+				"let the user of the master read and write them; decisions of other masters have no effect there until then"})
+		}
+	})
 	for _, s := range p.status {
 		if n := s.Says.Int("differs"); n > 0 {
 			out = append(out, finding{"data", s.ID, fmt.Sprintf("%d replicated records differ from those of other masters, and cannot be repaired safely", n),

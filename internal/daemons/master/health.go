@@ -33,6 +33,8 @@ type health struct {
 	cluster  *cluster.Cluster
 	presence *presence
 	reports  *connectionReports
+	// replicated is nil with a shared directory.
+	replicated *replicated
 }
 
 // collect returns the reports of all masters of the cluster by id.
@@ -52,6 +54,7 @@ func (h *health) collect(ctx context.Context) map[string]*value.Dict {
 //	disks         the directories: path, free and size in bytes
 //	options       checksums of the deciding options
 //	foreign       why masters that cluster_peers names are no members, by the entry there
+//	unwritten     why files and records of a kind differ, by kind
 //	few           masters of the minions that list fewer than there are, by minion
 func (h *health) own(*value.Dict) *value.Dict {
 	d := value.DictOf("own", fingerOf(filepath.Join(h.pkiDir, "master.pub")), "cluster", fingerOf(filepath.Join(h.options.PKIDir, cluster.PublicFile)))
@@ -93,6 +96,9 @@ func (h *health) own(*value.Dict) *value.Dict {
 		foreign.Set(entry, why)
 	}
 	d.Set("foreign", foreign)
+	if h.replicated != nil {
+		d.Set("unwritten", h.replicated.problems())
+	}
 	return d
 }
 

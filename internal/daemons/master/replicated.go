@@ -18,6 +18,7 @@ import (
 	"brine/internal/call/auth"
 	"brine/internal/ha/cluster"
 	"brine/internal/ha/replica"
+	"brine/internal/py/value"
 	"brine/internal/store/cache"
 	"brine/internal/store/oplog"
 	"brine/internal/store/shared"
@@ -172,6 +173,17 @@ func (c *replicated) share(ctx context.Context) (stop func()) {
 		})
 	}
 	return wg.Wait
+}
+
+// problems returns why files could not be read or written according to the records, by kind.
+func (c *replicated) problems() *value.Dict {
+	d := value.NewDict(0)
+	for _, kind := range slices.Sorted(maps.Keys(c.mirrors)) {
+		if why := c.mirrors[kind].Problem(); why != "" {
+			d.Set(kind, why)
+		}
+	}
+	return d
 }
 
 // Times of a shutdown.

@@ -371,7 +371,7 @@ func (m *Master) wireServices() (err error) {
 		}
 		m.health = &health{
 			id: cfg.ID, pkiDir: cfg.PKIDir, cacheDir: cfg.CacheDir, keyDir: keyDir(cfg), options: cfg.Cluster, settings: m.settings, cluster: m.cluster,
-			presence: m.presence, reports: m.reports,
+			presence: m.presence, reports: m.reports, replicated: m.replicated,
 		}
 	}
 	return nil

@@ -124,6 +124,9 @@ func readFile(path string) ([]byte, error) {
 	return b, err
 }
 
+// aside implements aside.
+func (f *Files) aside(name string) error { return moveAside(filepath.Join(f.Path, name)) }
+
 // Write implements FileSet.
 func (f *Files) Write(name string, content []byte, was func([]byte) bool) error {
 	if !f.keeps(name) {
@@ -256,6 +259,9 @@ func (f *Nested) listIn(dir string, out map[string]string) {
 // Read implements FileSet.
 func (f *Nested) Read(name string) ([]byte, error) { return readFile(filepath.Join(f.Path, name)) }
 
+// aside implements aside.
+func (f *Nested) aside(name string) error { return moveAside(filepath.Join(f.Path, name)) }
+
 // Write implements FileSet.
 func (f *Nested) Write(name string, content []byte, was func([]byte) bool) error {
 	if !nestedName(name) {
@@ -346,6 +352,7 @@ func (f *Keys) Read(id string) (content []byte, err error) {
 
 func (f *Keys) readOnce(id string) ([]byte, error) {
 	d := value.NewDict(1)
+	var odd error
 	for _, st := range keystore.States {
 		pub, err := f.Store.Read(st, id)
 		switch {
@@ -353,12 +360,45 @@ func (f *Keys) readOnce(id string) ([]byte, error) {
 			d.Set(st.DirName(), pub)
 		case salt.KindOf(err) != salt.NotFound:
 			return nil, err
+		case isOdd(f.path(st, id)):
+			odd = fmt.Errorf("%s: %w", f.path(st, id), errUnfit)
 		}
 	}
 	if d.Len() == 0 {
-		return nil, nil
+		return nil, odd
 	}
 	return msgpack.Marshal(d, msgpack.NewSpec)
+}
+
+func (f *Keys) path(st keystore.State, id string) string {
+	return filepath.Join(f.Store.Dir(), st.DirName(), id)
+}
+
+// isOdd reports whether something is there that is neither a file nor a link to one.
+func isOdd(path string) bool {
+	if _, err := os.Lstat(path); err != nil {
+		return false
+	}
+	fi, err := os.Stat(path)
+	return errors.Is(err, fs.ErrNotExist) || err == nil && !fi.Mode().IsRegular()
+}
+
+// aside implements aside.
+func (f *Keys) aside(id string) error {
+	for _, st := range keystore.States {
+		if isOdd(f.path(st, id)) {
+			if err := moveAside(f.path(st, id)); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// moveAside renames something to a name that no FileSet lists.
+func moveAside(path string) error {
+	dir, name := filepath.Split(path)
+	return os.Rename(path, filepath.Join(dir, fmt.Sprintf(".%s.damaged-%d", name, time.Now().UnixNano()))) // rename: the contents do not matter
 }
 
 // Damaged implements fragile: a key is empty, has only zero bytes, or lacks its end.

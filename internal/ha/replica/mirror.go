@@ -10,6 +10,7 @@ import (
 	"os"
 	"path/filepath"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"brine/internal/base/atomicfile"
@@ -55,6 +56,9 @@ type fragile interface {
 	Damaged(now, recorded []byte) bool
 }
 
+// aside is a FileSet that can move something that is no file out of the way.
+type aside interface{ aside(name string) error }
+
 // Mirror records changes of files in a directory, and applies records from other masters to it.
 type Mirror struct {
 	s    *Store
@@ -66,6 +70,18 @@ type Mirror struct {
 	ready bool
 	wake  wait.Wakeup
 	age   age
+	// damaged are files with a rest of what is recorded, by name. scanned is when all files were last listed; after again they are listed
+	// although nothing is new.
+	damaged map[string]rest
+	scanned time.Time
+	again   time.Time
+	problem atomic.Pointer[string]
+}
+
+// rest is the damaged content of a file.
+type rest struct {
+	sum   [sha256.Size]byte
+	since time.Time
 }
 
 // state is the known content of a file in the directory.
@@ -131,6 +147,24 @@ func (m *Mirror) Run(ctx context.Context) error {
 	}
 }
 
+// Problem returns why the last round failed, "" if it did not.
+func (m *Mirror) Problem() string {
+	if p := m.problem.Load(); p != nil {
+		return *p
+	}
+	return ""
+}
+
+// Times of rounds in which all files are listed although no directory has changed.
+const (
+	// scanPause is the interval of searches for files that were damaged in place.
+	scanPause = time.Minute
+	// againPause is how long after a failure, or after damage was seen, files are listed again.
+	againPause = time.Second
+	// damagedTime is how long a damaged file must stay the same: a program may be writing it.
+	damagedTime = 2 * time.Second
+)
+
 // markFile, followed by the kind, is a file in a directory. It identifies the records that the directory belongs to.
 const markFile = ".brine-replica-" // keystore.MirrorMark is the one of keys
 
@@ -139,19 +173,36 @@ func (m *Mirror) Sync() error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	defer m.age.pass(m, agePause)
+	err := m.round()
+	if err == nil {
+		m.problem.Store(nil)
+	} else {
+		text := err.Error()
+		m.problem.Store(&text)
+	}
+	return err
+}
+
+// due reports whether the files must be listed.
+func (m *Mirror) due() bool {
+	news, now := m.f.News(), time.Now()
+	_, fragile := m.f.(fragile)
+	return news || !m.again.IsZero() && now.After(m.again) || fragile && now.Sub(m.scanned) > scanPause
+}
+
+func (m *Mirror) round() error {
+	var unread error // a file that cannot be read must not delay the changes of others
 	if !m.ready {
 		if err := m.begin(); err != nil {
 			return err
 		}
-	} else if m.f.News() {
-		if err := m.collect(false); err != nil {
-			return err
-		}
+	} else if m.due() {
+		unread = m.collect(false)
 	}
 	for range applyTries {
 		changed, err := m.apply()
 		if err != nil || !changed {
-			return err
+			return errors.Join(unread, err)
 		}
 		// Record local changes made meanwhile first. News does not detect that a file was rewritten in place.
 		m.f.News()
@@ -279,13 +330,25 @@ func (m *Mirror) begin() error {
 const maxRound = 500
 
 // collect records local changes. old makes them older than any other record.
-func (m *Mirror) collect(old bool) error {
+func (m *Mirror) collect(old bool) (err error) {
+	m.scanned, m.again = time.Now(), time.Time{}
+	defer func() {
+		if err != nil || len(m.damaged) > 0 {
+			m.again = time.Now().Add(againPause)
+		}
+	}()
 	files, about, err := m.list()
 	if err != nil {
 		return err
 	}
 	if _, err := os.Stat(m.f.Dir()); err != nil {
 		return err // an unreachable directory does not mean that files were deleted
+	}
+	var unread error // the first file that cannot be read; the others are recorded all the same
+	fails := func(err error) {
+		if unread == nil {
+			unread = err
+		}
 	}
 	by, _ := m.f.(Known)
 	var changes []change
@@ -342,20 +405,23 @@ func (m *Mirror) collect(old bool) error {
 			continue
 		}
 		if err != nil {
-			return err
+			fails(err)
+			continue
 		}
 		if content == nil {
 			continue // just deleted
 		}
 		st := state{stamp: stamp, sum: sumOf(content), there: true}
 		if ok && old.there && old.sum == st.sum {
+			delete(m.damaged, name)
 			st.ctx = old.ctx
 			m.known[name] = st
 			continue
 		}
-		if ok && old.there && !m.ready {
+		if ok && old.there {
 			if mended, err := m.mend(name, content); err != nil {
-				return err
+				fails(err)
+				continue
 			} else if mended {
 				continue
 			}
@@ -368,8 +434,15 @@ func (m *Mirror) collect(old bool) error {
 		if _, there := files[name]; old.there && !there && about(name) {
 			// A key that moved between states while the directories were listed one after the other may be missing in the list.
 			content, err := m.f.Read(name)
-			if err != nil && !errors.Is(err, errUnfit) {
-				return err
+			if errors.Is(err, errUnfit) {
+				err = m.replace(name, err)
+				if err == nil {
+					continue
+				}
+			}
+			if err != nil {
+				fails(err)
+				continue
 			}
 			if content != nil {
 				continue // the directory has just changed, and is checked again
@@ -387,10 +460,11 @@ func (m *Mirror) collect(old bool) error {
 	if by != nil {
 		by.Looked()
 	}
-	return nil
+	return unread
 }
 
-// mend writes what is recorded if a file was damaged while the process was stopped: that is no decision.
+// mend writes what is recorded if a file was damaged: that is no decision. While the process runs, it waits until the file stays as it is.
+// mended is true if the content must not be recorded.
 func (m *Mirror) mend(name string, content []byte) (mended bool, err error) {
 	f, ok := m.f.(fragile)
 	if !ok {
@@ -398,10 +472,48 @@ func (m *Mirror) mend(name string, content []byte) (mended bool, err error) {
 	}
 	r, err := m.s.Get(m.kind, name)
 	if err != nil || r == nil || !f.Damaged(content, r.Value) {
+		delete(m.damaged, name)
 		return false, err
 	}
+	sum := sumOf(content)
+	if seen := m.damaged[name]; m.ready && (seen.sum != sum || time.Since(seen.since) < damagedTime) {
+		if seen.sum != sum {
+			if m.damaged == nil {
+				m.damaged = map[string]rest{}
+			}
+			m.damaged[name] = rest{sum, time.Now()}
+		}
+		return true, nil
+	}
 	m.s.log.Warn("replicated file is damaged; writing what is recorded", "path", m.f.Dir(), "kind", m.kind, "name", name)
-	return true, m.write(name)
+	delete(m.damaged, name)
+	return true, m.restore(name, state{there: true, sum: sum, ctx: m.known[name].ctx})
+}
+
+// replace writes what is recorded if something that is no file has the name of a file: that is no decision, either. What is there is
+// moved aside.
+func (m *Mirror) replace(name string, why error) error {
+	f, ok := m.f.(aside)
+	if !ok {
+		return why
+	}
+	m.s.log.Warn("something that is no file has the name of a replicated file; moving it aside, and writing what is recorded", "path", m.f.Dir(),
+		"kind", m.kind, "name", name)
+	if err := f.aside(name); err != nil {
+		return err
+	}
+	return m.restore(name, state{ctx: m.known[name].ctx})
+}
+
+// restore writes what is recorded over what is there now.
+func (m *Mirror) restore(name string, now state) error {
+	old := m.known[name]
+	m.known[name] = now
+	err := m.write(name)
+	if err != nil {
+		m.known[name] = old
+	}
+	return err
 }
 
 // list returns the files to check, and which other files it covers.
