@@ -309,10 +309,20 @@ func (f *fleet) restoredAbove(t *testing.T) {
 	f.isComplete(jid, "us")
 	later := f.give("--expire", "10m", "mus", "cmd.run", ledger("later", 0))
 	f.isComplete(later, "us")
+	open := f.give("--expire", "10m", "mus", "cmd.run", ledger("unfinished", 5))
+	f.begun("mus", "unfinished")
 	f.above.Kill()
 	restore()
 	f.above.Start()
 	f.isComplete(jid, "us")
+	f.isComplete(open, "us")
+	eventually.Nil(t, limit, "the return of the command that was open is above", func() error {
+		rets, err := f.returns(open)
+		if err == nil && rets["mus"] != "unfinished" {
+			err = fmt.Errorf("%v", rets)
+		}
+		return err
+	})
 	eventually.Nil(t, limit, "the return is above again", func() error {
 		rets, err := f.returns(jid)
 		if err == nil && rets["mus"] != "again" {
@@ -326,7 +336,7 @@ func (f *fleet) restoredAbove(t *testing.T) {
 	if out, _, _ := m.Run(brine, "salt-run", "--out=json", "jobs.lookup_jid", later); !strings.Contains(out, "later") {
 		t.Errorf("the site does not have the return: %s", out)
 	}
-	for _, word := range []string{"again", "later"} {
+	for _, word := range []string{"again", "later", "unfinished"} {
 		if n := f.times("mus", word); n != 1 {
 			t.Errorf("%s ran %d times", word, n)
 		}

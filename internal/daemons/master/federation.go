@@ -338,6 +338,15 @@ func (h *hubHost) Announce(jid string, minions []string) {
 	h.bus.Fire(salt.Tag("job", jid, "new"), value.DictOf("jid", jid, "minions", minions, "missing", &value.List{}))
 }
 
+// Restore implements federation.HubHost. The minions are added as sites name them.
+func (h *hubHost) Restore(c *wire.SiteCommand) error {
+	if old, err := h.jobs.Load(c.JID); err != nil || old != nil {
+		return err
+	}
+	load := value.DictOf("cmd", "publish", "jid", c.JID, "tgt", c.Tgt, "tgt_type", c.TgtType, "fun", c.Fun, "arg", orList(c.Arg), "ret", c.Ret, "user", c.User)
+	return h.jobs.NewJobUntil(load, nil, time.Time{})
+}
+
 // Returned implements federation.HubHost.
 func (h *hubHost) Returned(jid string) ([]string, error) {
 	rets, err := h.jobs.Returns(jid)

@@ -62,6 +62,8 @@ const (
 	kindConfirmed = "confirmed"
 	kindPresence  = "presence"
 	kindAsk       = "ask"
+	kindForgotten = "forgotten"
+	kindRecall    = "recall"
 	kindEvent     = "event"
 	kindClock     = "clock"
 	kindJob       = "job"

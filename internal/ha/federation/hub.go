@@ -30,6 +30,8 @@ type HubHost interface {
 	Store(jid, id string, ret *value.Dict, done func(error))
 	// Announce adds minions to a job whose command has been given before.
 	Announce(jid string, minions []string)
+	// Restore stores the job of a command that this master had forgotten, unless it has it.
+	Restore(c *wire.SiteCommand) error
 	// Returned returns the minions whose returns of a job are stored.
 	Returned(jid string) ([]string, error)
 	// OwnMinion reports whether an id is that of a minion of the hub's own.
@@ -128,6 +130,7 @@ type Hub struct {
 	news     atomic.Bool // the list of sites has to be sent
 
 	decisions *decisions
+	recalls   *recalls
 
 	mu     sync.Mutex
 	jobs   map[string]*Command
@@ -153,7 +156,7 @@ func NewHub(cfg HubConfig) (*Hub, error) {
 		h.cfg.Again = time.Minute
 	}
 	h.opener = sealed.NewOpener(h.trusts)
-	h.peers = newHubPeers(h)
+	h.peers, h.recalls = newHubPeers(h), newRecalls(h)
 	var err error
 	if h.keys, err = keystore.Open(cfg.KeyDir, cfg.Log); err != nil {
 		return nil, err
@@ -429,6 +432,12 @@ func (h *Hub) handle(msg *sealed.Message, m *nats.Msg) error {
 			return err
 		}
 		return h.summary(site, &in)
+	case kindRecall:
+		var in wire.SiteRecall
+		if err := msg.Read(&in); err != nil {
+			return err
+		}
+		return h.recalls.take(site, &in)
 	case kindPresence:
 		var in wire.SitePresence
 		if err := msg.Read(&in); err != nil {
@@ -510,7 +519,7 @@ func (h *Hub) stored(site string, in *wire.SiteStored) error {
 	j := h.jobs[in.JID]
 	if j == nil || j.sites[site] == nil {
 		h.mu.Unlock()
-		return salt.Errorf(salt.Denied, "the site %s has no command %s", site, in.JID)
+		return h.recalls.unknown(site, in.JID)
 	}
 	p := j.sites[site]
 	before, known := p.state, len(p.minions)
@@ -599,7 +608,7 @@ func (h *Hub) returned(site string, in *wire.SiteReturns) error {
 	j := h.jobs[in.JID]
 	if j == nil || j.sites[site] == nil {
 		h.mu.Unlock()
-		return salt.Errorf(salt.Denied, "the site %s has no command %s", site, in.JID)
+		return h.recalls.unknown(site, in.JID)
 	}
 	type one struct {
 		id, name string
@@ -648,7 +657,7 @@ func (h *Hub) summary(site string, in *wire.SiteSummary) error {
 	j := h.jobs[in.JID]
 	if j == nil || j.sites[site] == nil {
 		h.mu.Unlock()
-		return salt.Errorf(salt.Denied, "the site %s has no command %s", site, in.JID)
+		return h.recalls.unknown(site, in.JID)
 	}
 	p := j.sites[site]
 	if p.summed == nil {

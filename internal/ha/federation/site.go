@@ -73,6 +73,7 @@ const (
 // siteJob is a command that a site has received.
 type siteJob struct {
 	cmd      wire.SiteCommand
+	sealed   []byte // the message in which it came, for a hub that forgets it
 	stage    string
 	minions  []string
 	missing  []string
@@ -190,6 +191,7 @@ func (s *Site) load() error {
 		j.stage = value.Str(d.At("stage"))
 		j.minions, j.missing = value.OnlyTexts(d.At("minions")), value.OnlyTexts(d.At("missing"))
 		j.refused, _ = d.At("refused").(string)
+		j.sealed, _ = d.At("sealed").([]byte)
 		at, _ := d.At("received").(int64)
 		j.received = time.UnixMilli(at)
 		j.version, _ = d.At("version").(int64)
@@ -201,7 +203,7 @@ func (s *Site) load() error {
 // record returns the record of a job in the book.
 func (j *siteJob) record() *value.Dict {
 	return value.DictOf("cmd", wire.Encode(j.cmd), "stage", j.stage, "minions", value.Strings(j.minions), "missing", value.Strings(j.missing),
-		"refused", j.refused, "received", j.received.UnixMilli(), "version", j.version)
+		"refused", j.refused, "received", j.received.UnixMilli(), "version", j.version, "sealed", j.sealed)
 }
 
 // Run serves until ctx ends.
@@ -268,7 +270,7 @@ func (s *Site) take(m *nats.Msg) {
 		s.slots <- struct{}{}
 		s.work.Go(func() {
 			defer func() { <-s.slots }()
-			if s.command(c) {
+			if s.command(c, m.Data) {
 				acknowledge(s.conn, m)
 			}
 		})
@@ -283,6 +285,11 @@ func (s *Site) take(m *nats.Msg) {
 		if err = msg.Read(&c); err == nil {
 			s.work.Go(func() { s.asked(c.JID) })
 		}
+	case kindForgotten:
+		var c wire.SiteAsk
+		if err = msg.Read(&c); err == nil {
+			s.forgotten(c.JID)
+		}
 	case kindHello:
 		s.present.Wake()
 		s.retryNow()
@@ -294,7 +301,7 @@ func (s *Site) take(m *nats.Msg) {
 }
 
 // command handles a command. It reports whether the command need not be delivered again.
-func (s *Site) command(c wire.SiteCommand) bool {
+func (s *Site) command(c wire.SiteCommand, sealed []byte) bool {
 	if !salt.ValidJID(c.JID) {
 		s.refusals.Log(slog.LevelWarn, "refused a command: invalid job id", "jid", c.JID)
 		return true
@@ -321,7 +328,7 @@ func (s *Site) command(c wire.SiteCommand) bool {
 			s.limited.Log(slog.LevelError, "cannot take a command of the hub: too many jobs are open", "jid", c.JID, "open", maxJobs)
 			return false
 		}
-		j = &siteJob{cmd: c, stage: stageKept, received: time.Now(), confirmed: map[string]bool{}, fresh: map[string]*value.Dict{}, tally: newTally()}
+		j = &siteJob{cmd: c, sealed: sealed, stage: stageKept, received: time.Now(), confirmed: map[string]bool{}, fresh: map[string]*value.Dict{}, tally: newTally()}
 		s.jobs[c.JID] = j
 	}
 	j.busy = true
@@ -644,7 +651,7 @@ func (s *Site) tend(j *siteJob, now time.Time) time.Duration {
 	if j.stage == stageKept {
 		s.mu.Unlock()
 		if s.cfg.Host.Leads() && s.Connected() {
-			s.work.Go(func() { s.command(j.cmd) })
+			s.work.Go(func() { s.command(j.cmd, j.sealed) })
 		} else if now.Sub(j.received) > s.cfg.Keep {
 			s.end(j)
 		}
@@ -771,6 +778,19 @@ func (s *Site) repeat(j *siteJob) {
 	s.mu.Unlock()
 	if s.sends(j) {
 		s.sendReturns(j, rets)
+	}
+}
+
+// forgotten sends the hub a command that it does not know any more.
+func (s *Site) forgotten(jid string) {
+	s.mu.Lock()
+	var b []byte
+	if j := s.jobs[jid]; j != nil && j.stage == stagePublished {
+		b = j.sealed
+	}
+	s.mu.Unlock()
+	if len(b) > 0 {
+		s.send(subjectUp, kindRecall, wire.SiteRecall{Command: b})
 	}
 }
 

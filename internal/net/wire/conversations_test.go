@@ -36,7 +36,7 @@ var conversations = map[string][]any{
 		wire.Approval{}, wire.WheelDone{}, wire.PillarOf{}},
 	"work": {wire.Run{}, wire.Look{}, wire.Looked{}, wire.Arguments{}, wire.Started{}, wire.Wheel{}, wire.Ran{}, wire.WheelAnswer{}, wire.ClusterWork{}},
 	"federation": {wire.Sealed{}, wire.SealedCert{}, wire.SealedIdentity{}, wire.SealedBody{}, wire.SiteCommand{}, wire.SiteStored{}, wire.SiteReturns{},
-		wire.SiteSummary{}, wire.SiteConfirmed{}, wire.SitePresence{}, wire.SiteClock{}, wire.SiteAsk{}, wire.SiteEvent{}, wire.SiteList{},
+		wire.SiteSummary{}, wire.SiteConfirmed{}, wire.SitePresence{}, wire.SiteClock{}, wire.SiteAsk{}, wire.SiteRecall{}, wire.SiteEvent{}, wire.SiteList{},
 		wire.HubJob{}, wire.HubKey{}, wire.HubKeys{}},
 }
 

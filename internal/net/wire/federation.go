@@ -130,6 +130,11 @@ type SiteAsk struct {
 	JID string `wire:"jid,required" max:"64"`
 }
 
+// SiteRecall is the sealed message in which a site got a command that the hub does not know any more.
+type SiteRecall struct {
+	Command []byte `wire:"command,required" max:"16777216"`
+}
+
 // SiteEvent is an event of a site's bus.
 type SiteEvent struct {
 	Tag  string      `wire:"tag,required" max:"1024"`
