@@ -78,6 +78,15 @@ func TestPip(t *testing.T) {
 
 func TestPipRecordingIsTrue(t *testing.T) { statetest.Verify(t, "testdata/pip") }
 
+// TestPipOdd covers odd arguments with the same script.
+func TestPipOdd(t *testing.T) {
+	tab := table("pip_odd")
+	tab.Functions = append(tab.Functions, shell.Modules()...)
+	statetest.Run(t, tab)
+}
+
+func TestPipOddRecordingIsTrue(t *testing.T) { statetest.Verify(t, "testdata/pip_odd") }
+
 // TestVirtualenv creates environments with the real virtualenv, venv and pip,
 // and installs packages that it has written itself.
 func TestVirtualenv(t *testing.T) {

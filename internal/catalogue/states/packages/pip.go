@@ -101,6 +101,10 @@ var (
 	requirementText = sync.OnceValue(func() *regexp.Regexp {
 		return regexp.MustCompile(`^([A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?)\s*(?:\[[^\]]*\])?\s*\(?([^;()]*)\)?\s*(?:;.*)?$`)
 	})
+	// directText is a package of an address: name @ https://…
+	directText = sync.OnceValue(func() *regexp.Regexp {
+		return regexp.MustCompile(`^([A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?)\s*(?:\[[^\]]*\])?\s*@\s*\S+`)
+	})
 	specText = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^\s*(===|==|~=|!=|<=|>=|<|>)\s*([^\s,]+)\s*$`) })
 	eggName  = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`[#&]egg=([A-Za-z0-9._-]+)`) })
 )
@@ -111,6 +115,9 @@ func readRequirement(text string) (requirement, error) {
 	switch {
 	case eggName().MatchString(text):
 		r.name = eggName().FindStringSubmatch(text)[1]
+		return r, nil
+	case directText().MatchString(text):
+		r.name = directText().FindStringSubmatch(text)[1]
 		return r, nil
 	case strings.Contains(text, "://"), strings.ContainsAny(text, "/\\"), strings.HasSuffix(text, ".whl"), strings.HasSuffix(text, ".tar.gz"),
 		strings.HasSuffix(text, ".zip"):
@@ -190,6 +197,10 @@ func (a pipInstalledArgs) plan(ctx context.Context, e *state.Env) (state.Plan, e
 	if a.BinEnv == "" {
 		a.BinEnv = a.PipBin
 	}
+	option := func(name string) bool { return value.Truth(a.Kwargs.At(name)) }
+	if err := pipSupports(ctx, e, a.words(), option("use_wheel"), option("no_use_wheel"), option("no_binary")); err != nil {
+		return state.Plan{}, err
+	}
 	if value.Truth(a.Requirements) || value.Truth(a.Editable) {
 		return a.planFiles(e), nil
 	}
@@ -234,6 +245,31 @@ func (a pipInstalledArgs) plan(ctx context.Context, e *state.Env) (state.Plan, e
 	return state.Plan{Steps: []state.Step{{Change: state.Change{Comment: would}, Do: func(ctx context.Context) (state.Change, error) {
 		return a.install(ctx, e, missing, notes)
 	}}}}, nil
+}
+
+// pipSupports returns an error for an option that this version of pip lacks. at selects the pip.
+func pipSupports(ctx context.Context, e *state.Env, at *value.Dict, useWheel, noUseWheel, noBinary bool) error {
+	for _, o := range []struct {
+		name        string
+		on          bool
+		least, most string
+	}{{"use_wheel", useWheel, "1.4", "9.0.3"}, {"no_use_wheel", noUseWheel, "1.4", "9.0.3"}, {"no_binary", noBinary, "7.0.0", ""}} {
+		if !o.on {
+			continue
+		}
+		v, err := e.Exec(ctx, "pip.version", at)
+		if err != nil {
+			return err
+		}
+		version, within := value.Str(v), o.least+" and newer"
+		if o.most != "" {
+			within = "between " + o.least + " and " + o.most
+		}
+		if hostpkgs.ComparePython(version, o.least) < 0 || o.most != "" && hostpkgs.ComparePython(version, o.most) > 0 {
+			return fn.Errorf("The '%s' option is only supported in pip %s. The version of pip detected was %s.", o.name, within, version)
+		}
+	}
+	return nil
 }
 
 // wanted reads name or pkgs.

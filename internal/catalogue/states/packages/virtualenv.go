@@ -9,7 +9,6 @@ import (
 
 	"brine/internal/call/fn"
 	"brine/internal/files/fileclient"
-	hostpkgs "brine/internal/host/packages"
 	"brine/internal/py/value"
 	"brine/internal/sls/state"
 )
@@ -172,27 +171,7 @@ func (a virtualenvArgs) create(ctx context.Context, e *state.Env, exists bool, c
 
 // checkPip rejects options that the environment's pip lacks.
 func (a virtualenvArgs) checkPip(ctx context.Context, e *state.Env) error {
-	for _, o := range []struct {
-		name        string
-		on          bool
-		least, most string
-	}{{"use_wheel", a.UseWheel, "1.4", "9.0.3"}, {"no_use_wheel", a.NoUseWheel, "1.4", "9.0.3"}, {"no_binary", value.Truth(a.NoBinary), "7.0.0", ""}} {
-		if !o.on {
-			continue
-		}
-		v, err := e.Exec(ctx, "pip.version", value.DictOf("bin_env", a.Name))
-		if err != nil {
-			return err
-		}
-		version, within := value.Str(v), o.least+" and newer"
-		if o.most != "" {
-			within = "between " + o.least + " and " + o.most
-		}
-		if hostpkgs.ComparePython(version, o.least) < 0 || o.most != "" && hostpkgs.ComparePython(version, o.most) > 0 {
-			return fn.Errorf("The '%s' option is only supported in pip %s. The version of pip detected was %s.", o.name, within, version)
-		}
-	}
-	return nil
+	return pipSupports(ctx, e, value.DictOf("bin_env", a.Name), a.UseWheel, a.NoUseWheel, value.Truth(a.NoBinary))
 }
 
 // fill installs packages, and compares the packages before and after.
