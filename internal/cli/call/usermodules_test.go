@@ -683,3 +683,24 @@ def ping():
 		}
 	}
 }
+
+// TestProxyModulesSynced checks that modules of _proxy are fetched under the names that Salt returns.
+func TestProxyModulesSynced(t *testing.T) {
+	dir := userTree(t, "usermodules.txtar", "")
+	if err := os.MkdirAll(filepath.Join(dir, "srv", "_proxy"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(dir, "srv", "_proxy", "box.py"), []byte("def init(opts):\n    pass\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	v, r := local(t, dir, "saltutil.sync_all")
+	if all, _ := v.(map[string]any); jsonText(all["proxymodules"]) != `["proxy.box"]` {
+		t.Errorf("%s %+v", jsonText(v), r)
+	}
+	if v, r := local(t, dir, "saltutil.sync_proxymodules"); jsonText(v) != "[]" {
+		t.Errorf("fetched again: %s %+v", jsonText(v), r)
+	}
+	if found, _ := filepath.Glob(filepath.Join(dir, "var/cache/salt/minion/extmods/proxy/box.py")); len(found) != 1 {
+		t.Error("the file is not in extmods/proxy")
+	}
+}

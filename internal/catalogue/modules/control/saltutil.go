@@ -383,11 +383,27 @@ func (s saltutil) fetch(ctx context.Context, c *fn.Call, a syncArgs, kinds ...st
 	if a.Saltenv == nil {
 		envs = topEnvs(ctx, c)
 	}
-	names, err := s.Modules.Fetch(ctx, c, kinds, envs, a.Whitelist, a.Blacklist)
+	dirs := make([]string, len(kinds))
+	for i, k := range kinds {
+		dirs[i] = directory(k)
+	}
+	found, err := s.Modules.Fetch(ctx, c, dirs, envs, a.Whitelist, a.Blacklist)
+	names := make(map[string][]string, len(kinds))
+	for i, k := range kinds {
+		names[k] = found[dirs[i]]
+	}
 	if err != nil {
 		return names, fn.Errorf("cannot fetch modules: %w", err)
 	}
 	return names, nil
+}
+
+// directory returns the directory of a kind of modules, without the leading _.
+func directory(kind string) string {
+	if kind == "proxymodules" {
+		return "proxy"
+	}
+	return kind
 }
 
 // topEnvs returns the environments from which the top file assigns states to this minion, or
