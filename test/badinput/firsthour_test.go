@@ -103,4 +103,8 @@ func TestFirstHour(t *testing.T) {
 		{[]string{"salt-minion"}, []string{"an instance is already running: process "}},
 		{[]string{"salt-master"}, []string{"an instance is already running: process "}},
 	})
+
+	twin := daemontest.NewMinion(t, brine, "web1", []string{m.Host}, "").Start()
+	twin.Logged("if another minion has this id, set the option id of one of them")
+	m.Logged("if two minions have this id, set the option id of one of them")
 }

@@ -236,7 +236,8 @@ func (a *Authenticator) tell(req handshake.Request, v handshake.Verdict) {
 	ok := v.Answer == handshake.Accept || v.Answer == handshake.Wait
 	switch v.Act {
 	case "denied":
-		a.complain.Log(slog.LevelError, "sign-in denied: the key differs from the one on file; if the minion was reinstalled, delete its old key", "minion",
+		a.complain.Log(slog.LevelError, "sign-in denied: the key differs from the one on file; if the minion was reinstalled, delete its old key; "+
+			"if two minions have this id, set the option id of one of them", "minion",
 			req.ID)
 	case "pend":
 		a.log.Info("new key is pending", "minion", req.ID)

@@ -22,9 +22,10 @@ import (
 // The refusals of a master. The caller appends the id to messages that end in a command.
 var (
 	ErrPending  = errors.New("the key is pending: accept it on the master with: salt-key -a")
-	ErrRejected = errors.New("the master has rejected this minion's key, or holds another key for its id; delete the key there with: salt-key -d")
-	ErrFinger   = errors.New("the master's key does not have the required fingerprint")
-	ErrFull     = errors.New("the master accepts no more minions: raise its max_minions, or accept or reject pending keys there with salt-key")
+	ErrRejected = errors.New("the master has rejected this minion's key, or holds another key for its id: if another minion has this id, " +
+		"set the option id of one of them; otherwise delete the key there with: salt-key -d")
+	ErrFinger = errors.New("the master's key does not have the required fingerprint")
+	ErrFull   = errors.New("the master accepts no more minions: raise its max_minions, or accept or reject pending keys there with salt-key")
 )
 
 // replyLimits bound the answer to a sign-in, which comes from an unauthenticated peer. A real
