@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"os"
+	"strconv"
 	"strings"
 
 	"brine/internal/host"
@@ -19,7 +20,10 @@ type Alternatives struct {
 
 // Run runs the program and returns its stdout, and its stderr if it failed.
 func (a Alternatives) Run(ctx context.Context, args ...string) (said string, ok bool, err error) {
-	for _, w := range args[1:] {
+	for i, w := range args[1:] {
+		if _, err := strconv.Atoi(w); err == nil && i == 3 {
+			continue // a priority, which may be negative
+		}
 		if w == "" || w[0] == '-' {
 			return "", false, fmt.Errorf("%q is not a name, path or number", w)
 		}
