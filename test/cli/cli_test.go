@@ -110,7 +110,7 @@ func TestRecordings(t *testing.T) {
 	for _, name := range []string{"jobs_active_none"} {
 		replay(t, master, "salt-run", name, fix)
 	}
-	for _, name := range []string{"cp_file", "cp_chunked", "cp_nomatch"} {
+	for _, name := range []string{"cp_file", "cp_chunked", "cp_missing", "cp_nomatch"} {
 		replay(t, master, "salt-cp", name, fix)
 	}
 	for _, name := range []string{

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"strings"
 	"unicode/utf8"
 
 	"brine/internal/cli/frame"
@@ -17,14 +16,14 @@ import (
 const maxWhole = 8 << 20
 
 // whole sends all files in one job and returns the result of each minion. Missing files are left
-// out, as in Salt, but at least one must be there.
+// out, as in Salt.
 func (p *program) whole(ctx context.Context) (*value.Dict, error) {
 	texts, total := value.NewDict(len(p.sources)), 0
 	for _, path := range p.sources {
 		st, err := os.Stat(path)
 		switch {
 		case err != nil:
-			p.Log.Warn("skipping a source", "err", err)
+			p.Log.Info("skipping a source", "err", err)
 			continue
 		case st.IsDir():
 			fmt.Fprintf(p.Env.Stdout, "%s is a directory, only files are supported in non-chunked mode. Use \"--chunked\" command line argument.\n", path)
@@ -38,9 +37,6 @@ func (p *program) whole(ctx context.Context) (*value.Dict, error) {
 		}
 		total += len(text)
 		texts.Set(path, text)
-	}
-	if texts.Len() == 0 {
-		return nil, exit{frame.ExitFailure, "ERROR: nothing was copied: there is no file " + strings.Join(p.sources, ", ")}
 	}
 	_, results, err := p.Client.Call(ctx, p.job("cp.recv", texts, p.dest))
 	if err != nil {

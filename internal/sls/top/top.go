@@ -188,8 +188,7 @@ func match(names []string, pattern string) []string {
 }
 
 // errNoTargets is Salt's message for an environment that is not a map.
-var errNoTargets = salt.Errorf(salt.Invalid, "Unable to render top file. No targets found.\n"+
-	"A top file is a map of environments, such as base, to maps of targets to lists of SLS files.")
+var errNoTargets = salt.Errorf(salt.Invalid, "Unable to render top file. No targets found.")
 
 // Merge merges all files into one top file: a map of environments to maps of
 // targets.

@@ -105,8 +105,7 @@ func (m *mod) runTop(ctx context.Context, c *fn.Call, a args, s *highstate.Sessi
 		return faulty(c, faults), nil
 	case len(matches) == 0:
 		c.SetRetcode(codeFailure)
-		return noStates("No Top file or master_tops data matches found. Please see master log for details.\n" +
-			"There is no top.sls in file_roots, or none of its targets matches this minion: see state.show_top."), nil
+		return noStates("No Top file or master_tops data matches found. Please see master log for details."), nil
 	}
 	matches = whitelisted(matches, a.Kwargs.At("whitelist"))
 	if err := m.autoload(ctx, c, s, matches); err != nil {
