@@ -38,6 +38,7 @@ func (a *above) Store(jid, id string, ret *value.Dict, done func(error)) {
 	done(nil)
 }
 func (a *above) Announce(string, []string)         {}
+func (a *above) Restore(*wire.SiteCommand) error   { return nil }
 func (a *above) Returned(string) ([]string, error) { return nil, nil }
 func (a *above) OwnMinion(string) bool             { return false }
 func (a *above) Fire(string, *value.Dict)          {}
