@@ -2,6 +2,7 @@ package badinput
 
 import (
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -66,6 +67,10 @@ func TestFirstHour(t *testing.T) {
 		t.Fatal(out)
 	}
 	eventually.True(t, "the minion answers", func() bool { return m.PingAll(brine, "web1") == nil })
+	wrongPython := "Rendering SLS python failed, render error: invalid syntax"
+	if _, err := exec.LookPath("python3"); err != nil {
+		wrongPython = "there is no python3; install it, or name one with the option python"
+	}
 	state := func(name string) []string { return []string{"salt", "web1", "state.apply", name} }
 	try([]mistake{
 		{[]string{"salt", "wbe1", "test.ping"}, []string{"There is no minion wbe1. Did you mean web1?"}},
@@ -97,7 +102,7 @@ func TestFirstHour(t *testing.T) {
 		{state("vault"), []string{"Brine does not have the states of Salt's module vault"}},
 		{state("twice"), []string{"x", "conflicting ID"}},
 		{state("needs"), []string{"The following requisites were not found", "nothing"}},
-		{state("python"), []string{"Rendering SLS python failed, render error: invalid syntax"}},
+		{state("python"), []string{wrongPython}},
 		{[]string{"on the minion", "salt", "*", "test.ping"}, []string{"Is master running?", "run salt on the master, or salt-call here"}},
 		{[]string{"salt-minion"}, []string{"an instance is already running: process "}},
 		{[]string{"salt-master"}, []string{"an instance is already running: process "}},
