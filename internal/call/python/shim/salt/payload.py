@@ -9,8 +9,9 @@ try:
 
     def loads(data, encoding=None, raw=False):
         """Decode a value."""
+        from salt.utils.data import decode
         value = _codec.unpackb(data, raw=True, strict_map_key=False)
-        return value if raw else _text(value)
+        return value if raw else decode(value, "utf-8", keep=True)
 except ImportError:
     import marshal as _codec
 
@@ -59,18 +60,6 @@ def _plain(value):
     if isinstance(value, (set, frozenset)):
         return tuple(value)
     return str(value)
-
-
-def _text(value):
-    """Return a value with text for bytes that are text."""
-    if isinstance(value, bytes):
-        try:
-            return value.decode("utf-8")
-        except UnicodeDecodeError:
-            return value
-    if isinstance(value, dict):
-        return {_text(k): _text(v) for k, v in value.items()}
-    return [_text(v) for v in value] if isinstance(value, list) else value
 
 
 def package(payload):
