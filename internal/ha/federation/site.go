@@ -785,7 +785,7 @@ func (s *Site) repeat(j *siteJob) {
 func (s *Site) forgotten(jid string) {
 	s.mu.Lock()
 	var b []byte
-	if j := s.jobs[jid]; j != nil && j.stage == stagePublished {
+	if j := s.jobs[jid]; j != nil && j.stage == stagePublished && !j.cmd.Passing {
 		b = j.sealed
 	}
 	s.mu.Unlock()
