@@ -109,11 +109,17 @@ func TestDamagedKeyFiles(t *testing.T) {
 	}
 	one.Start()
 	a.equal(one, 3, map[string]int{"key": len(ids)})
+	a.haveKeys(path, want)
+}
+
+// haveKeys waits until all masters have these key files, by id.
+func (a *apart) haveKeys(path func(m *node, id string) string, want map[string]string) {
+	a.t.Helper()
 	for _, m := range a.masters {
-		for _, id := range ids {
-			eventually.Nil(t, soon, m.Name+" has the key of "+id, func() error {
+		for id, text := range want {
+			eventually.Nil(a.t, soon, m.Name+" has the key of "+id, func() error {
 				b, err := os.ReadFile(path(m, id))
-				if err == nil && string(b) != want[id] {
+				if err == nil && string(b) != text {
 					err = fmt.Errorf("%q", b)
 				}
 				return err
@@ -156,17 +162,7 @@ func TestDamagedWhileRunning(t *testing.T) {
 	}
 	a.pend(one, "another") // makes the master look at the directory
 	isState(t, a.masters[1], "another", "minions_pre")
-	for _, m := range a.masters {
-		for _, id := range ids {
-			eventually.Nil(t, soon, m.Name+" has the key of "+id, func() error {
-				b, err := os.ReadFile(path(m, id))
-				if err == nil && string(b) != want[id] {
-					err = fmt.Errorf("%q", b)
-				}
-				return err
-			})
-		}
-	}
+	a.haveKeys(path, want)
 	a.equal(one, 2, map[string]int{"key": len(ids) + 1})
 	one.Logged("writing what is recorded")
 	// A decision is a decision, also about a key that was damaged.
