@@ -95,8 +95,8 @@ func TestNamedUnits(t *testing.T) {
 	p.write("master", p.read("master")+"output: nestd\n")
 	p.write("minion", p.read("minion")+"return: [mysql, kafka]\nbeacons:\n  enabled: true\n  lod: []\n  own: [{beacon_module: load}]\n")
 	for program, wants := range map[string][]string{
-		"salt-master": {`there is no "nestd"; use one of highstate, `},
-		"salt-minion": {`there is no "lod"; use one of btmp, `, `there is no "kafka"; use one of `},
+		"salt-master": {`there is no "nestd"; did you mean nested?`},
+		"salt-minion": {`there is no "lod"; did you mean load?`, `there is no "kafka"; use one of `},
 	} {
 		d := p.start(program, "--check-config")
 		code, out := d.wait(), d.stdout.String()+d.stderr.String()
@@ -244,7 +244,7 @@ autosign_grains_dir: BAD`, "/none; it has no effect until there is one"},
 		}},
 		{"salt-minion", []brokenPart{
 			{"return: 'redis,mysql'\nredis.port: abc", `returner=redis err="the option port is \"abc\", not a number"`},
-			{"renderer: jinja|yamll\nstartup_states: slss", `there is no "yamll"; use one of `},
+			{"renderer: jinja|yamll\nstartup_states: slss", `there is no "yamll"; did you mean yaml?`},
 			{"", `startup_states: expected highstate, sls or top, got \"slss\"`},
 			{"schedule_returner: etcd\netcd.protocol: htp", "returner=etcd err=\"etcd.protocol is"},
 			{`schedule:

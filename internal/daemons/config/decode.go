@@ -221,7 +221,7 @@ func (t *Tree) blame(err error) []error {
 // WarnUnknown logs Remarks. It is for daemons: a command would repeat the warnings at each
 // call.
 func (t *Tree) WarnUnknown(declare ...any) {
-	for _, r := range t.Remarks(declare...) {
+	for _, r := range append(t.Remarks(declare...), t.missingFunctions(declaredNames(declare))...) {
 		t.warn(r.Key, r.Text)
 	}
 }

@@ -11,8 +11,13 @@ import (
 	"brine/internal/base/field"
 	"brine/internal/base/target"
 	"brine/internal/base/textedit"
+	"brine/internal/call/acl"
 	"brine/internal/call/schedule"
+	"brine/internal/catalogue"
 	"brine/internal/catalogue/beacons"
+	"brine/internal/catalogue/runners"
+	"brine/internal/catalogue/states/orchestration"
+	"brine/internal/catalogue/wheel"
 	"brine/internal/host"
 	"brine/internal/net/transport"
 	"brine/internal/py/value"
@@ -82,7 +87,7 @@ var forms = map[string]form{
 	"saltenv":                    text("an environment"),
 	"schedule":                   scheduleForm,
 	"ssl":                        either("a map of settings", truth, mapOf("settings", anything, among("setting", sslSettings))),
-	"state_aggregate":            either("true, false or a list of state modules", truth, listOf("state modules", word("a state module"))),
+	"state_aggregate":            either("true, false or a list of state modules", truth, listOf("state modules", stateModule)),
 	"state_queue":                either("true, false or a whole number", truth, wants("a whole number", isWhole)),
 	"state_top_saltenv":          text("an environment"),
 	"token_expire_user_override": either("true, false or a map of systems to users", truth, mapOf("systems", listOf("users", text("a user")))),
@@ -341,6 +346,8 @@ func grant(at string, v any, report func(at, text string)) {
 	if !ok {
 		if s, isText := v.(string); !isText || !strings.HasPrefix(s, "@") {
 			regex(at, v, report)
+		} else {
+			onMaster(at, s, report)
 		}
 		return
 	}
@@ -349,6 +356,9 @@ func grant(at string, v any, report func(at, text string)) {
 		return
 	}
 	k, conditions := d.Entry(0)
+	if s := value.Str(k); strings.HasPrefix(s, "@") {
+		onMaster(at, s, report)
+	}
 	at = inside(at, value.Str(k))
 	severalOf(func(at string, v any, report func(at, text string)) {
 		c, ok := v.(*value.Dict)
@@ -363,6 +373,30 @@ func grant(at string, v any, report func(at, text string)) {
 			severalOf(mapOf("args and kwargs", anything, among("condition", []string{"args", "kwargs"})))(inside(at, value.Str(fun)), args, report)
 		}
 	})(at, conditions, report)
+}
+
+// onMaster reports a permission for the master's own functions, such as @runner or @jobs, that is close to one that
+// has an effect. Others may be modules of the user's own.
+func onMaster(at, name string, report func(at, text string)) {
+	known := []string{"@" + acl.Runner, "@" + acl.Runner + "s", "@" + acl.Wheel, "@" + acl.Wheel + "s"}
+	for _, m := range append(runners.New(runners.Deps{}), wheel.New(wheel.Deps{})...) {
+		known = append(known, "@"+m.Name)
+	}
+	if !slices.Contains(known, name) && len(textedit.Nearest(name, known)) > 0 {
+		among("permission", known)(at, name, report)
+	}
+}
+
+// stateModule is the form of the name of a state module. Names that are far from all may be the user's own modules.
+func stateModule(at string, v any, report func(at, text string)) {
+	word("a state module")(at, v, report)
+	var known []string
+	for _, m := range catalogue.States(orchestration.Deps{}) {
+		known = append(append(known, m.Name), m.Aliases...)
+	}
+	if name := value.Str(v); !slices.Contains(known, name) && len(textedit.Nearest(name, known)) > 0 {
+		among("state module", known)(at, name, report)
+	}
 }
 
 // systemForm is the form of a system of external_auth: settings, which begin with ^, users and groups.

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	"brine/internal/base/textedit"
 	"brine/internal/call/auth"
 	"brine/internal/call/output"
 	"brine/internal/catalogue/beacons"
@@ -34,7 +35,10 @@ type unitOption struct {
 }
 
 // ownModules returns the names of the user's own modules of a kind that are on disk.
-func (t *Tree) ownModules(kind string) []string {
+func (t *Tree) ownModules(kind string) []string { return slices.Sorted(maps.Keys(t.ownClaims(kind))) }
+
+// ownClaims returns the user's own modules of a kind that are on disk, by the names that they provide.
+func (t *Tree) ownClaims(kind string) map[string][]string {
 	root, dir := t.Values.Str("root_dir"), t.Values.Str("extension_modules")
 	if root == "" {
 		root = "/"
@@ -46,8 +50,7 @@ func (t *Tree) ownModules(kind string) []string {
 		}
 		dir = filepath.Join(cache, "extmods")
 	}
-	l := extmods.Scan(extmods.Dirs(t.Values, underRoot(root, dir), kind))
-	return slices.Sorted(maps.Keys(l.Claims))
+	return extmods.Scan(extmods.Dirs(t.Values, underRoot(root, dir), kind)).Claims
 }
 
 // Options of both daemons, and of each.
@@ -65,6 +68,7 @@ var (
 		{"external_auth", keys, auth.Systems, "auth", "its users could not log in"},
 		{"event_return", value.Texts, sinks.EventReturnNames, "returners", "no event would be stored there"},
 		{"master_tops", keys, master.TopSources, "tops", "minions would be configured without its SLS files"},
+		{"on_demand_ext_pillar", onDemand, pillar.Externals, "pillar", ""},
 	}
 	minionUnits = []unitOption{
 		{"return", value.Split, returner.Names, "returners", ""},
@@ -114,7 +118,12 @@ func (t *Tree) MissingUnits() (needed []Unsupported, other []Unsupported) {
 }
 
 func missingUnit(key, name string, known []string, lost string) Unsupported {
-	why := fmt.Sprintf("there is no %q; use one of %s%s", name, strings.Join(known, ", "), lost)
+	hint := "use one of " + strings.Join(known, ", ")
+	// Names of plugins on which safety depends are similar: svnfs of Salt's is no misspelt s3fs.
+	if near := textedit.Nearest(name, known); len(near) > 0 && lost == "" {
+		hint = "did you mean " + near[0] + "?"
+	}
+	why := fmt.Sprintf("there is no %q; %s%s", name, hint, lost)
 	if name == "sseapi" {
 		why += "; " + insteadOfConsole
 	}
@@ -131,6 +140,11 @@ func rendererNames(v any) []string {
 		return nil
 	}
 	return render.NamesIn(spec)
+}
+
+// onDemand reads on_demand_ext_pillar, without the sources of Salt's default.
+func onDemand(v any) []string {
+	return slices.DeleteFunc(value.Texts(v), func(name string) bool { return name == "libvirt" || name == "virtkey" })
 }
 
 // keys reads the keys of a map.
