@@ -14,6 +14,7 @@ import (
 	"brine/internal/base/log/redact"
 	"brine/internal/host"
 	"brine/internal/host/account"
+	"brine/internal/host/filesys"
 )
 
 // Git holds the settings for running git. With only Machine set, git runs as
@@ -50,7 +51,7 @@ func WithPassword(address, user, password string) (string, error) {
 	}
 	u, err := url.Parse(address)
 	if err != nil || u.Scheme != "https" {
-		return "", errors.New("a name and a password are sent to https URLs only")
+		return "", errors.New("Basic Auth only supported for HTTPS") //lint:ignore ST1005 it is Salt's text
 	}
 	if u.User = url.User(user); password != "" {
 		u.User = url.UserPassword(user, password)
@@ -88,10 +89,10 @@ func (g Git) output(ctx context.Context, joined bool, args []string) (host.Outpu
 	if len(g.Identities) == 0 {
 		return g.once(ctx, c)
 	}
-	var faults []error
+	var missing, failed []string
 	for _, file := range g.Identities {
 		if !g.Machine.IsFile(file) || strings.ContainsAny(file, "'\n\x00") {
-			faults = append(faults, fmt.Errorf("the identity file %q does not exist", file))
+			missing = append(missing, file)
 			continue
 		}
 		one := c
@@ -100,9 +101,27 @@ func (g Git) output(ctx context.Context, joined bool, args []string) (host.Outpu
 		if err == nil {
 			return out, nil
 		}
-		faults = append(faults, err)
+		var e *Error
+		if !errors.As(err, &e) {
+			return out, err
+		}
+		if e.Text != "" {
+			failed = append(failed, e.Text)
+		}
 	}
-	return host.Output{}, fmt.Errorf("unable to authenticate using identity file:\n\n%w", errors.Join(faults...))
+	return host.Output{}, unauthenticated(failed, missing)
+}
+
+// unauthenticated returns the error if no identity file is accepted, in Salt's words.
+func unauthenticated(failed, missing []string) error {
+	text := "Unable to authenticate using identity file:\n\n" + strings.Join(failed, "\n")
+	if len(missing) > 0 {
+		if len(failed) > 0 {
+			text += "\n\n"
+		}
+		text += "The following identity file(s) were not found: " + strings.Join(missing, ", ")
+	}
+	return errors.New(text)
 }
 
 func (g Git) as(ctx context.Context, c *host.Cmd) error {
@@ -121,6 +140,9 @@ func (g Git) as(ctx context.Context, c *host.Cmd) error {
 }
 
 func (g Git) once(ctx context.Context, c host.Cmd) (host.Output, error) {
+	if c.Dir != "" && !filesys.IsDir(c.Dir) {
+		return host.Output{}, fmt.Errorf("Specified cwd '%s' either not absolute or does not exist", c.Dir) //lint:ignore ST1005 it is the text of cmd.run
+	}
 	out, err := g.Machine.Command(ctx, c)
 	if err != nil {
 		return out, fmt.Errorf("cannot run git: %w", err)

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	"brine/internal/base/field"
 	"brine/internal/call/fn"
 	"brine/internal/catalogue/actions/hosts"
 	"brine/internal/py/value"
@@ -48,13 +49,39 @@ func nameOf(entries *value.Dict, addr string) (names []string, comment string, o
 	return value.Texts(v), "", ok
 }
 
+// addresses returns the wanted addresses, each once. What cannot be an address is rejected: it would be written into
+// the hosts file, or do nothing without a word.
+func (a hostArgs) addresses() ([]string, error) {
+	if a.Name == "" {
+		return nil, fn.Errorf("the name of a host is needed")
+	}
+	items := []any{a.IP}
+	if l, ok := a.IP.(*value.List); ok {
+		items = l.Items
+	}
+	var ips []string
+	for _, it := range items {
+		ip, ok := it.(string)
+		if !ok || ip == "" {
+			return nil, fn.Errorf("Invalid IP Address for %s (%s)", a.Name, value.Str(it))
+		}
+		if !slices.Contains(ips, ip) {
+			ips = append(ips, ip)
+		}
+	}
+	return ips, nil
+}
+
 func hostPresent(ctx context.Context, e *state.Env, a hostArgs) (state.Plan, error) {
 	file := hosts.File{M: machine}
 	all, err := file.List(ctx, e.Call, struct{}{})
 	if err != nil {
 		return state.Plan{}, err
 	}
-	ips := value.Texts(a.IP)
+	ips, err := a.addresses()
+	if err != nil {
+		return state.Plan{}, err
+	}
 	var plan state.Plan
 	var comments, faults []string
 	var adds, remarks, removals []entry
@@ -170,7 +197,7 @@ type hostAbsentArgs struct {
 
 func hostAbsent(ctx context.Context, e *state.Env, a hostAbsentArgs) (state.Plan, error) {
 	file := hosts.File{M: machine}
-	var there, predicted []string
+	var there, seen, predicted []string
 	done := func(addr string, gone bool) string {
 		if gone {
 			return "Removed host " + a.Name + " (" + addr + ")"
@@ -178,6 +205,9 @@ func hostAbsent(ctx context.Context, e *state.Env, a hostAbsentArgs) (state.Plan
 		return "Host " + a.Name + " (" + addr + ") already absent"
 	}
 	ips := value.Texts(a.IP)
+	if a.IP == nil || a.IP == "" {
+		ips = []string{value.Str(a.IP)}
+	}
 	for _, addr := range ips {
 		has, err := file.Has(ctx, e.Call, hosts.PairArgs{IP: addr, Alias: a.Name})
 		if err != nil {
@@ -203,7 +233,8 @@ func hostAbsent(ctx context.Context, e *state.Env, a hostAbsentArgs) (state.Plan
 		Do: func(ctx context.Context) (state.Change, error) {
 			var said []string
 			for _, addr := range ips {
-				gone := slices.Contains(there, addr)
+				gone := slices.Contains(there, addr) && !slices.Contains(seen, addr)
+				seen = append(seen, addr)
 				if gone {
 					ok, err := file.Remove(ctx, e.Call, hosts.PairArgs{IP: addr, Alias: a.Name})
 					if err == nil && !ok {
@@ -225,15 +256,38 @@ type hostOnlyArgs struct {
 	Hosts any    `salt:"hostnames" doc:"its name, or a list of names"`
 }
 
+// names returns the wanted names. What is neither a name nor a list of names, such as null, is rejected: it would
+// remove the names that are there.
+func (a hostOnlyArgs) names() ([]string, error) {
+	var items []any
+	switch x := a.Hosts.(type) {
+	case *value.List:
+		items = x.Items
+	case *value.Dict:
+		items = x.Keys()
+	default:
+		items = []any{x}
+	}
+	var names []string
+	for _, it := range items {
+		name, ok := it.(string)
+		if !ok {
+			return nil, fn.Errorf("hostnames must be a name or a list of names, not %s", field.Describe(it))
+		}
+		names = append(names, strings.TrimSpace(name))
+	}
+	return names, nil
+}
+
 func hostOnly(ctx context.Context, e *state.Env, a hostOnlyArgs) (state.Plan, error) {
 	file := hosts.File{M: machine}
 	has, err := file.Names(ctx, e.Call, hosts.IPArgs{IP: a.Name})
 	if err != nil {
 		return state.Plan{}, err
 	}
-	names := value.Texts(a.Hosts)
-	for i := range names {
-		names[i] = strings.TrimSpace(names[i])
+	names, err := a.names()
+	if err != nil {
+		return state.Plan{}, err
 	}
 	old, want := strings.Join(value.Texts(has), " "), strings.Join(names, " ")
 	if old == want {

@@ -103,3 +103,11 @@ func TestSELinux(t *testing.T) {
 }
 
 func TestSELinuxRecordingIsTrue(t *testing.T) { statetest.Verify(t, "testdata/selinux") }
+
+// TestOdd covers missing and odd arguments of host, timezone and locale, and requisites.
+func TestOdd(t *testing.T) {
+	statetest.Needs(t, "/usr/share/zoneinfo/Europe/Berlin", "/usr/share/i18n/SUPPORTED")
+	statetest.Run(t, table("odd"))
+}
+
+func TestOddRecordingIsTrue(t *testing.T) { statetest.Verify(t, "testdata/odd") }

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"brine/internal/call/fn"
+	"brine/internal/host/filesys"
 	"brine/internal/py/value"
 	"brine/internal/sls/state"
 )
@@ -100,7 +101,7 @@ func (g git) configSet(ctx context.Context, _ *state.Env, a configSetArgs) (stat
 		key = "Global key " + key
 	}
 	pre := s.get(ctx, a.Name)
-	if slices.Equal(pre, want) {
+	if pre != nil && slices.Equal(pre, want) {
 		return state.Plan{Comment: key + " is already set to " + shown}, nil
 	}
 	verb := "set to "
@@ -119,10 +120,14 @@ func (g git) configSet(ctx context.Context, _ *state.Env, a configSetArgs) (stat
 				how = "--add"
 			}
 			post := s.get(ctx, a.Name)
-			c := state.Change{Diff: value.DictOf(a.Name, value.DictOf("old", listOrNil(pre), "new", listOrNil(post))), Comment: key + " was " + verb + shown}
-			if !slices.Equal(post, want) {
+			c := state.Change{}
+			if !slices.Equal(pre, post) {
+				c.Diff = value.DictOf(a.Name, value.DictOf("old", listOrNil(pre), "new", listOrNil(post)))
+			}
+			if post == nil || !slices.Equal(post, want) {
 				return c, fn.Errorf("%s", failed)
 			}
+			c.Comment = key + " was " + verb + shown
 			return c, nil
 		},
 	}}}, nil
@@ -170,6 +175,9 @@ func (g git) configUnset(ctx context.Context, _ *state.Env, a configUnsetArgs) (
 	s, err := g.settings(a.Repo, a.as, a.Kwargs)
 	if err != nil {
 		return state.Plan{}, err
+	}
+	if !s.global && !filesys.IsDir(a.Repo) {
+		return state.Plan{}, fn.Errorf("Specified cwd '%s' either not absolute or does not exist", a.Repo)
 	}
 	pattern := "^" + strings.TrimRight(strings.TrimLeft(a.Name, "^"), "$") + "$"
 	found := s.match(ctx, pattern, a.Regex)

@@ -21,7 +21,7 @@ func init() {
 
 type detachedArgs struct {
 	Name          string `salt:"name" doc:"address of the remote repository"`
-	Rev           string `salt:"rev" doc:"branch, tag or commit"`
+	Revision      any    `salt:"rev" doc:"branch, tag or commit"`
 	Target        string `salt:"target" doc:"directory of the checkout"`
 	Remote        string `salt:"remote" doc:"name of the remote repository in the checkout" default:"origin"`
 	ForceClone    bool   `salt:"force_clone" doc:"remove what is in the directory if it is no checkout" default:"false"`
@@ -36,6 +36,8 @@ type detachedArgs struct {
 // pinned is a checkout of a fixed revision.
 type pinned struct {
 	detachedArgs
+	// Rev is the argument rev; a hash is in lower case.
+	Rev   string
 	r     repo
 	url   string
 	there bool // the checkout exists
@@ -53,9 +55,11 @@ func (g git) detached(ctx context.Context, e *state.Env, a detachedArgs) (state.
 	if err := known(a.Kwargs); err != nil {
 		return state.Plan{}, err
 	}
+	rev, err := revision(a.Revision)
+	if err != nil {
+		return state.Plan{}, err
+	}
 	switch {
-	case a.Rev == "":
-		return state.Plan{}, fn.Errorf("'%s' is not a valid value for the 'rev' argument", a.Rev)
 	case a.Target == "":
 		return state.Plan{}, fn.Errorf("'%s' is not a valid value for the 'target' argument", a.Target)
 	case !filepath.IsAbs(a.Target):
@@ -63,8 +67,7 @@ func (g git) detached(ctx context.Context, e *state.Env, a detachedArgs) (state.
 	case filesys.IsFile(a.Target):
 		return state.Plan{}, fn.Errorf("Target '%s' exists and is a regular file, cannot proceed", a.Target)
 	}
-	p := &pinned{detachedArgs: a, changes: value.NewDict(1)}
-	var err error
+	p := &pinned{detachedArgs: a, Rev: rev, changes: value.NewDict(1)}
 	if p.r, err = g.reach(ctx, e, a.Target, a.access); err != nil {
 		return state.Plan{}, err
 	}

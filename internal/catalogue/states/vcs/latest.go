@@ -23,7 +23,7 @@ func init() {
 type latestArgs struct {
 	Name          string `salt:"name" doc:"address of the remote repository"`
 	Target        string `salt:"target" doc:"directory of the checkout"`
-	Rev           string `salt:"rev" doc:"branch, tag or commit; HEAD is what the remote repository has checked out" default:"HEAD"`
+	Revision      any    `salt:"rev" doc:"branch, tag or commit; HEAD is what the remote repository has checked out" default:"HEAD"`
 	Branch        string `salt:"branch" doc:"local branch; otherwise the one that is checked out" default:"null"`
 	UpdateHead    bool   `salt:"update_head" doc:"move the local HEAD; false only fetches" default:"true"`
 	ForceCheckout bool   `salt:"force_checkout" doc:"discard local changes that keep another branch from being checked out" default:"false"`
@@ -57,6 +57,8 @@ type following struct {
 	g   git
 	r   repo
 	url string // with user name and password
+	// Rev is the argument rev; a hash is in lower case.
+	Rev string
 
 	// The wanted revision in the remote repository.
 	refs *value.Dict
@@ -108,8 +110,12 @@ func (f *following) check() error {
 		return fn.Errorf("'remote' argument is required")
 	case f.Target == "":
 		return fn.Errorf("'target' argument is required")
-	case f.Rev == "":
-		return fn.Errorf("'%s' is not a valid value for the 'rev' argument", f.Rev)
+	}
+	var err error
+	if f.Rev, err = revision(f.Revision); err != nil {
+		return err
+	}
+	switch {
 	case !reset:
 		return fn.Errorf("'force_reset' must be one of True, False, or 'remote-changes'")
 	case !filepath.IsAbs(f.Target):

@@ -259,6 +259,14 @@ func known(k fn.Kwargs, names ...string) error {
 	return nil
 }
 
+// revision returns the argument rev as a string. As in Salt, null, false and 0 are rejected like an empty string.
+func revision(rev any) (string, error) {
+	if !value.Truth(rev) {
+		return "", fn.Errorf("'%s' is not a valid value for the 'rev' argument", value.Str(rev))
+	}
+	return value.Str(rev), nil
+}
+
 // short returns the abbreviated hash.
 func short(hash string) string { return hash[:min(len(hash), 7)] }
 

@@ -5,6 +5,7 @@ import (
 
 	"brine/internal/catalogue/modules/shell"
 	modvcs "brine/internal/catalogue/modules/vcs"
+	"brine/internal/catalogue/states/core"
 	"brine/internal/catalogue/states/statetest"
 	"brine/internal/host"
 	"brine/test/tools"
@@ -25,3 +26,13 @@ func TestHg(t *testing.T) {
 }
 
 func TestHgRecordingIsTrue(t *testing.T) { statetest.Verify(t, "testdata/hg") }
+
+// TestOdd covers missing and odd arguments, and requisites.
+func TestOdd(t *testing.T) {
+	statetest.Needs(t, "git")
+	m := &host.Machine{}
+	statetest.Run(t, statetest.Table{Name: "testdata/odd", States: append(Modules(m), core.Modules()...),
+		Functions: append(modvcs.Modules(m), shell.Modules()...)})
+}
+
+func TestOddRecordingIsTrue(t *testing.T) { statetest.Verify(t, "testdata/odd") }
