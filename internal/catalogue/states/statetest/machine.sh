@@ -74,6 +74,7 @@ keep)
 	;;
 reset)
 	while read -r _ dir _; do
+		dir=$(printf %b "$dir") # a blank is \040
 		# Mounts of the real machine are hidden, but listed.
 		case $dir in /srv/* | /opt/*) ! mountpoint -q "$dir" || umount "$dir" ;; esac
 	done </proc/mounts

@@ -62,6 +62,14 @@ func text(v any) string {
 	return value.Str(v)
 }
 
+// hasOptions rejects empty options: an entry of fstab without them is invalid.
+func hasOptions(name string, opts any) error {
+	if strings.Join(value.Commas(opts), ",") == "" {
+		return fn.Errorf("%s is empty: leave it out for the options \"defaults\"", name)
+	}
+	return nil
+}
+
 // failure converts an error message to an error.
 func failure(wrong string, err error) error {
 	if err == nil && wrong != "" {
@@ -96,6 +104,14 @@ func mounted(ctx context.Context, e *state.Env, a mountedArgs) (state.Plan, erro
 	for _, must := range [][2]string{{"name", a.Name}, {"device", a.Device}, {"fstype", a.Type}} {
 		if must[1] == "" {
 			return state.Plan{}, fn.Errorf("Must provide %s to mount.mounted", must[0])
+		}
+	}
+	if err := hasOptions("opts", a.Opts); err != nil {
+		return state.Plan{}, err
+	}
+	for _, number := range []*any{&a.Dump, &a.Pass} {
+		if *number == nil {
+			*number = int64(0)
 		}
 	}
 	m := &mountState{e: e, a: a, opts: value.Commas(a.Opts)}
@@ -651,24 +667,39 @@ type fstabArgs struct {
 	FSMount   bool   `salt:"fs_mount" ignored:"only AIX needs it" default:"true"`
 }
 
-// convert replaces a device by its label or id.
+// convert replaces a device by its label or id, or a label or id by its device.
 func convert(ctx context.Context, e *state.Env, device string, by any) (string, error) {
-	kind := strings.ToLower(value.Str(by))
-	if by == nil || kind == "device" || !strings.HasPrefix(device, "/") {
+	kind, path := strings.ToUpper(value.Str(by)), strings.HasPrefix(device, "/")
+	if by == nil || kind == "" || kind == "DEVICE" && path || strings.HasPrefix(device, kind+"=") {
 		return device, nil
 	}
-	v, err := e.Exec(ctx, "cmd.run_all", value.DictOf("python_shell", false), value.ListOf("blkid", "-s", strings.ToUpper(kind), "-o", "value", real(device)))
-	d, _ := v.(*value.Dict)
-	id := strings.TrimSpace(d.Str("stdout"))
-	if err != nil || id == "" {
-		return "", fn.Errorf("Device %s cannot be converted to %s", device, kind)
+	argv := []any{"blkid", "-s", kind, "-o", "value"}
+	if kind == "DEVICE" {
+		argv = []any{"blkid", "-o", "device"}
 	}
-	return strings.ToUpper(kind) + "=" + id, nil
+	if path {
+		argv = append(argv, real(device))
+	} else {
+		argv = append(argv, "-t", device)
+	}
+	v, err := e.Exec(ctx, "cmd.run_all", value.DictOf("python_shell", false), value.ListOf(argv...))
+	d, _ := v.(*value.Dict)
+	found := strings.TrimSpace(d.Str("stdout"))
+	switch {
+	case err != nil || found == "" || strings.Contains(found, "\n"):
+		return "", fn.Errorf("Device %s cannot be converted to %s", device, value.Str(by))
+	case kind == "DEVICE":
+		return found, nil
+	}
+	return kind + "=" + found, nil
 }
 
 func fstabPresent(ctx context.Context, e *state.Env, a fstabArgs) (state.Plan, error) {
 	if a.File != "/" {
 		a.File = strings.TrimRight(a.File, "/")
+	}
+	if err := hasOptions("fs_mntops", a.Opts); err != nil {
+		return state.Plan{}, err
 	}
 	device, err := convert(ctx, e, a.Name, a.MountBy)
 	if err != nil {
@@ -735,8 +766,8 @@ func fstabAbsent(ctx context.Context, e *state.Env, a fstabAbsentArgs) (state.Pl
 		a.File = strings.TrimRight(a.File, "/")
 	}
 	device, err := convert(ctx, e, a.Name, a.MountBy)
-	if err != nil {
-		return state.Plan{}, err
+	if err != nil { // the device may be gone: the directory alone finds the entry
+		device = ""
 	}
 	tab, err := mountTable().Fstab(ctx, e.Call, mounts.FstabArgs{Config: a.Config})
 	if err != nil {

@@ -111,3 +111,8 @@ func TestOdd(t *testing.T) {
 }
 
 func TestOddRecordingIsTrue(t *testing.T) { statetest.Verify(t, "testdata/odd") }
+
+// TestMountOdd covers missing and odd arguments of mount, and requisites.
+func TestMountOdd(t *testing.T) { statetest.Run(t, table("mount_odd")) }
+
+func TestMountOddRecordingIsTrue(t *testing.T) { statetest.Verify(t, "testdata/mount_odd") }
