@@ -96,8 +96,10 @@ type unpacking struct {
 	trim    int
 	file    string // path of the archive
 	content archive.Content
-	missing bool     // some of the content is missing
-	wrong   []string // existing paths of another type
+	// viaProgram is set if only the program of list_options could list the archive.
+	viaProgram bool
+	missing    bool     // some of the content is missing
+	wrong      []string // existing paths of another type
 	// hash is the hash of the archive, and noted the hash when it was last unpacked.
 	hash, noted string
 	updated     bool // the hash has changed
@@ -124,6 +126,11 @@ func (a archives) extracted(ctx context.Context, e *state.Env, args extractedArg
 	}
 	if err := u.find(ctx); err != nil {
 		return plan, err
+	}
+	if u.format == "zip" && value.Truth(u.Password) && value.Truth(u.UseUnzip) {
+		plan.Warnings = append(plan.Warnings, "Using a password in combination with setting 'use_cmd_unzip' to True is considered insecure. It is "+
+			"recommended to remove the 'use_cmd_unzip' argument (or set it to False) and allow Salt to extract the archive using Python's built-in "+
+			"ZIP file support.")
 	}
 	p, err := u.plan(ctx)
 	p.Warnings = plan.Warnings
@@ -182,8 +189,11 @@ func (u *unpacking) find(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	if _, list := u.Source.(*value.List); list && len(all) == 0 {
+		return fn.Errorf("none of the specified sources were found")
+	}
 	if len(all) == 0 {
-		return fn.Errorf(`Invalid source "%s"`, text(u.Source))
+		return fn.Errorf(`Invalid source "%s"`, value.Str(u.Source))
 	}
 	if u.src, err = sources.Choose(ctx, u.e.Files, all); err != nil {
 		return err
@@ -315,14 +325,15 @@ func (u *unpacking) list(ctx context.Context) error {
 			return fn.Errorf("Archive %s is password-protected, but no password was specified. Please set the 'password' argument.", u.shown)
 		}
 	}
-	var via []string
-	if u.ListOptions != "" && u.format == "tar" {
-		var err error
-		if via, err = proc.Split(u.ListOptions); err != nil {
-			return fn.Errorf("cannot read list_options: %w", err)
+	content, err := archive.List(ctx, u.file, u.format)
+	if err != nil && u.ListOptions != "" && u.format == "tar" { // the compression is not known here
+		via, bad := proc.Split(u.ListOptions)
+		if bad != nil {
+			return fn.Errorf("cannot read list_options: %w", bad)
 		}
+		content, err = archive.List(ctx, u.file, u.format, via...)
+		u.viaProgram = true
 	}
-	content, err := archive.List(ctx, u.file, u.format, via...)
 	if err != nil {
 		return u.unlisted(err)
 	}

@@ -222,7 +222,7 @@ func (u *unpacking) unpack(ctx context.Context) ([]string, error) {
 	switch {
 	case u.format == "zip" && !u.runsUnzip():
 		return archive.Unzip(u.file, u.name, value.Split(u.Excludes), u.ExtractPerms)
-	case u.format == "tar" && u.opts == "" && u.ListOptions == "":
+	case u.format == "tar" && u.opts == "" && !u.viaProgram:
 		return archive.Untar(ctx, u.file, u.name, u.lookUp(ctx))
 	}
 	words, err := proc.Split(u.opts)
