@@ -221,7 +221,8 @@ func (t *Tree) blame(err error) []error {
 // WarnUnknown logs Remarks. It is for daemons: a command would repeat the warnings at each
 // call.
 func (t *Tree) WarnUnknown(declare ...any) {
-	for _, r := range append(t.Remarks(declare...), t.missingFunctions(declaredNames(declare))...) {
+	declared := declaredNames(declare)
+	for _, r := range append(t.Remarks(declare...), t.missingFunctions(func(f NamedFunction) bool { return declared[f.Key] })...) {
 		t.warn(r.Key, r.Text)
 	}
 }

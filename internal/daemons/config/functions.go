@@ -227,8 +227,13 @@ func (t *Tree) ownFunctions(kind string) map[string][]string {
 	return own
 }
 
-// missingFunctions returns remarks about functions that the declared options name and that do not exist.
-func (t *Tree) missingFunctions(declared map[string]bool) (out []Remark) {
+// MissingPermissions returns remarks about permissions for functions that do not exist.
+func (t *Tree) MissingPermissions() []Remark {
+	return t.missingFunctions(func(f NamedFunction) bool { return f.Pattern })
+}
+
+// missingFunctions returns remarks about functions that do not exist, among those that options name.
+func (t *Tree) missingFunctions(among func(NamedFunction) bool) (out []Remark) {
 	sets := map[string]*functionSet{}
 	set := func(kind string) *functionSet {
 		if sets[kind] == nil {
@@ -246,7 +251,7 @@ func (t *Tree) missingFunctions(declared map[string]bool) (out []Remark) {
 	}
 	count := map[string]int{}
 	for _, f := range t.NamedFunctions() {
-		if !declared[f.Key] || count[f.Key] >= maxFormRemarks {
+		if !among(f) || count[f.Key] >= maxFormRemarks {
 			continue
 		}
 		s := set(f.Kind)

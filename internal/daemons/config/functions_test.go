@@ -60,16 +60,16 @@ func TestMissingFunctions(t *testing.T) {
 			t.Fatal(err)
 		}
 		var got []string
-		declared := []any{&Minion{}}
+		declared := declaredNames([]any{&Minion{}})
 		if c.kind == MasterKind {
-			declared = []any{&Master{}}
+			declared = declaredNames([]any{&Master{}})
 		}
 		for _, key := range []string{"state_aggregate", "external_auth"} {
 			for _, r := range formRemarks(key, tree.Values.At(key)) {
 				got = append(got, r.Text)
 			}
 		}
-		for _, r := range tree.missingFunctions(declaredNames(declared)) {
+		for _, r := range tree.missingFunctions(func(f NamedFunction) bool { return declared[f.Key] }) {
 			got = append(got, r.Text)
 		}
 		if (len(got) == 0) != (c.want == "") || c.want != "" && !slices.ContainsFunc(got, func(s string) bool { return strings.Contains(s, c.want) }) {

@@ -12,6 +12,7 @@ import (
 	"log/slog"
 	"slices"
 
+	"brine/internal/daemons/config"
 	"brine/internal/sls/render"
 )
 
@@ -45,6 +46,7 @@ type checker struct {
 	// pythonSLS are the SLS files that are Python.
 	pythonSLS map[string][]byte
 	master    *master
+	configs   []*config.Tree
 	roots     []root
 	lines     lineIndex
 	report    Report
@@ -69,6 +71,9 @@ func Check(ctx context.Context, cfg Config) (*Report, error) {
 		if err := c.findPython(r.dir); err != nil {
 			return nil, err
 		}
+	}
+	for _, t := range c.configs {
+		installed{c}.named(t)
 	}
 	for i, r := range c.roots {
 		c.progress("search "+r.dir, i, len(c.roots))
@@ -113,7 +118,10 @@ func (c *checker) progress(what string, done, total int) {
 // add records a finding. If the finding exists, its places and minions are added to it.
 func (c *checker) add(f Finding) {
 	key := f.Kind + " " + f.Name
-	if slices.Contains([]string{KindOption, KindRender, KindNote, KindUnread, KindLowstate}, f.Kind) {
+	if f.Kind == KindOption && !f.Missing {
+		key += " " + f.Why // the remarks about one option are about its parts
+	}
+	if slices.Contains([]string{KindOption, KindRender, KindNote, KindUnread, KindLowstate, KindTopFile}, f.Kind) {
 		key += " " + f.first().File
 	}
 	old := c.findings[key]

@@ -130,7 +130,7 @@ func TestTexts(t *testing.T) {
 		"missing python package yaml_of_no_package salt/_utils/x.py:5", "python package no_such_option salt/_utils/x.py:2",
 		"authentication system sso etc/master:8", "missing authentication system ldaps etc/master:8", "returner kept etc/master:9", "returner kept etc/master:10",
 		"missing returner nowhere etc/master:10", "outputter own etc/master:11", "beacon own etc/minion:5",
-		"executor own etc/minion:6", "missing executor docker etc/minion:6",
+		"executor own etc/minion:6", "missing executor docker etc/minion:6", "top file vault.server salt/top.sls:3",
 	})
 	if r.SLS != 10 || r.Good != 5 || !r.Missing() { // good.sls, win.sls, pillar/py.sls and two top.sls
 		t.Errorf("%d of %d are good: %s", r.Good, r.SLS, r.Summary())
@@ -237,10 +237,10 @@ func TestNamesEverywhere(t *testing.T) {
 	r := check(t, Config{ConfigDir: filepath.Join(dir, "etc")})
 	got := lines(r, dir)
 	for _, want := range []string{
-		"missing runner nosuch.run etc/master:6", "missing returner kafka etc/master:6", "missing returner kafka etc/master:8",
+		"missing runner nosuch.run etc/master:7", "missing returner kafka etc/master:7", "missing returner kafka etc/master:8",
 		"missing cache mongo etc/master:9",
-		"missing returner couchdb etc/master:10", "missing function vault.addrs etc/minion:3", "missing beacon journald etc/minion:6",
-		"missing function x509.check etc/minion:7", "missing program salt-ssh etc/roster:1", "missing program salt-proxy etc/proxy:2",
+		"missing returner couchdb etc/master:10", "missing function vault.addrs etc/minion:4", "missing beacon journald etc/minion:6",
+		"missing function x509.check etc/minion:8", "missing program salt-ssh etc/roster:1", "missing program salt-proxy etc/proxy:2",
 		"missing function nosuch.go react/a.sls:2", "missing runner cloud.map_run react/a.sls:4", "missing wheel key.nosuch react/a.sls:7",
 		"missing function vault.read salt/run.sls:2", "missing function nosuch.one salt/run.sls:7", "missing function nosuch.two salt/run.sls:14",
 		"missing function nosuch.three salt/run.sls:16", "argument cmd.run cwdd salt/run.sls:17", "argument cmd.run shel salt/run.sls:18",
@@ -315,5 +315,53 @@ func TestNoFalseFindings(t *testing.T) {
 	slices.Sort(got)
 	if !slices.Equal(got, want) {
 		t.Errorf("got\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
+	}
+}
+
+// TestMisspelt: misspelt names in options, top files, reactions and pillar are found with their lines and the
+// nearest names. What exists, and what may be elsewhere, is not reported.
+func TestMisspelt(t *testing.T) {
+	files := map[string]string{
+		"etc/master": "root_dir: DIR\nfile_roots: {base: [DIR/salt, DIR/none], dev: [DIR/dev]}\npillar_roots: {base: [DIR/pillar]}\n" +
+			"reactor:\n  - 'salt/x': [DIR/react/a.sls]\n" +
+			"nodegroups: {a: N@b, b: N@a}\npeer:\n  '.*': [tset.ping]\n",
+		"etc/minion":  "root_dir: DIR\nmaster: m\nstartup_states: hihgstate\nschedule:\n  a:\n    function: state.highstat\n  b:\n    function: own.run\n",
+		"react/a.sls": "go:\n  runer.jobs.active: []\nok:\n  runner.jobs.active: []\n",
+		"salt/top.sls": "base:\n  '*':\n    - web\n    - wbe\n    - db*\n    - {{ x }}\n  'G@os:Debian and (':\n    - web\n" +
+			"  'os:Debian':\n    - match: grian\n    - web.sls\n  'a':\n    - match: nodegroup\n    - web\n  b: [web, weeb]\ndev:\n  '*':\n    - app.db\n" +
+			"prod:\n  '*':\n    - web\n",
+		"salt/web.sls": "x:\n  test.nop: []\n", "dev/app/db/init.sls": "x:\n  test.nop: []\n", "salt/_modules/own.py": "def run():\n    pass\n",
+		"pillar/top.sls": "base:\n  '*': [data, dta]\n",
+		"pillar/data.sls": "schedule: {a: {function: state.highstat, returner: mysqll}}\nbeacons: {laod: []}\n" +
+			"mine_functions: {network.ip_adrs: [], al: [{mine_function: grains.itmes}]}\n",
+	}
+	dir := installation(t, files)
+	r := check(t, Config{ConfigDir: dir + "/etc"})
+	compare(t, lines(r, dir), []string{
+		"difference option startup_states etc/minion:3", "directory " + dir + "/none etc/master:2",
+		"option nodegroups etc/master:6", "option nodegroups etc/master:6", "option peer etc/master:7",
+		"option startup_states etc/minion:3", "missing function state.highstat etc/minion:6", "reaction runer.jobs.active react/a.sls:2",
+		"top file wbe salt/top.sls:4", "top file G@os:Debian and ( salt/top.sls:7", "top file os:Debian salt/top.sls:9", "top file web.sls salt/top.sls:11",
+		"top file a salt/top.sls:12", "top file weeb salt/top.sls:15", "top file prod salt/top.sls:19", "top file dta pillar/top.sls:2",
+		"missing function state.highstat pillar/data.sls:1", "missing returner mysqll pillar/data.sls:1", "missing beacon laod pillar/data.sls:2",
+		"missing function network.ip_adrs pillar/data.sls:3", "missing function grains.itmes pillar/data.sls:3",
+		"python _modules/own salt/_modules/own.py",
+	})
+	for _, want := range []string{
+		"did you mean state.highstate?", "did you mean network.ip_addrs?", "did you mean grains.items?", "did you mean runner?",
+		"in the environment base; did you mean web?",
+		"did you mean grain?", "did you mean data?", "no root directory is configured for this environment", "nodegroup \"a\" contains itself",
+	} {
+		if !strings.Contains(r.Text(), want) {
+			t.Errorf("no %q in\n%s", want, r.Text())
+		}
+	}
+	// The SLS files may be in a repository that is not searched.
+	files["etc/master"] += "fileserver_backend: [roots, gitfs]\n"
+	dir = installation(t, files)
+	for _, line := range lines(check(t, Config{ConfigDir: dir + "/etc"}), dir) {
+		if strings.HasPrefix(line, "top file w") || strings.HasPrefix(line, "top file prod") {
+			t.Error(line)
+		}
 	}
 }

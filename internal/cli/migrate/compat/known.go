@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 
+	"brine/internal/base/textedit"
 	"brine/internal/call/fn"
 	"brine/internal/catalogue"
 	"brine/internal/catalogue/runners"
@@ -111,11 +112,36 @@ func (k *known) missingState(full string) (why, kind string) {
 	case k.stateMods[module] && !k.hasFunctions(module): // a module for other systems, which refuses to run on Linux
 		return "", ""
 	case k.stateMods[module]:
-		return "Brine has the state module " + module + ", but not this function", KindState
+		return "Brine has the state module " + module + ", but not this function" + near(full, k.states.Declarations().Names()), KindState
 	case state.Unsupported(module):
 		return "Brine does not have Salt's state module " + module, KindState
 	}
-	return "neither Brine nor Salt has the state module " + module, KindState
+	return "neither Brine nor Salt has the state module " + module + near(full, k.states.Declarations().Names()), KindState
+}
+
+// near returns a hint with the name that is closest to a misspelt one, or "".
+func near(full string, names []string) string {
+	if found := textedit.Nearest(full, names); len(found) > 0 {
+		return "; did you mean " + found[0] + "?"
+	}
+	return ""
+}
+
+// near returns a hint with the function that is closest to a misspelt one. A function of an unknown module may be
+// one of Salt's or of the user's own, so that its own name and the first letter of its module must be right.
+func (s functionSet) near(full string) string {
+	module, fun, _ := strings.Cut(full, ".")
+	var names []string
+	for name := range s.functions {
+		switch m, f, _ := strings.Cut(name, "."); {
+		case s.modules[module] && m == module:
+			names = append(names, name)
+		case !s.modules[module] && f == fun && m[0] == module[0] && len(textedit.Nearest(module, []string{m})) > 0:
+			names = append(names, name)
+		}
+	}
+	slices.Sort(names)
+	return near(full, names)
 }
 
 // isState reports whether a word is probably the name of a state module.
@@ -169,9 +195,9 @@ func (k *known) missingFunction(full string, at where) (why, kind string) {
 	case k.minion.functions[full] != nil:
 		return "minions have this function, and templates that a master renders do not", KindFunction
 	case k.minion.modules[module]:
-		return "Brine has the execution module " + module + ", but not this function", KindFunction
+		return "Brine has the execution module " + module + ", but not this function" + k.minion.near(full), KindFunction
 	}
-	return "Brine does not have the execution module " + module, KindFunction
+	return "Brine does not have the execution module " + module + k.minion.near(full), KindFunction
 }
 
 // missingIn returns why a runner or wheel function is not available, or "".
@@ -181,7 +207,7 @@ func (k *known) missingIn(set functionSet, what, full string) string {
 	case set.functions[full] != nil, what == KindRunner && module == "state":
 		return ""
 	case set.modules[module]:
-		return fmt.Sprintf("Brine has the %s module %s, but not this function", what, module)
+		return fmt.Sprintf("Brine has the %s module %s, but not this function%s", what, module, set.near(full))
 	}
-	return fmt.Sprintf("Brine does not have the %s module %s", what, module)
+	return fmt.Sprintf("Brine does not have the %s module %s%s", what, module, set.near(full))
 }

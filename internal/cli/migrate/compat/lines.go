@@ -81,3 +81,18 @@ func (l *fileLines) after(start int, word string) int {
 	}
 	return 0
 }
+
+// inside returns the first line that contains a word among those of the option that begins at start, or 0.
+func (l *fileLines) inside(start int, word string) int {
+	for i := max(start, 1) - 1; i < len(l.lines) && l.looked < maxLooked; i++ {
+		l.looked++
+		line := l.lines[i]
+		if i >= start && line != "" && !strings.ContainsAny(line[:1], " \t#-}]\r") {
+			return 0 // the next option
+		}
+		if strings.Contains(line, word) {
+			return i + 1
+		}
+	}
+	return 0
+}

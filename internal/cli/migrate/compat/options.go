@@ -50,12 +50,12 @@ func (k installed) configurations() error {
 			continue
 		}
 		k.options(t)
-		k.named(t)
+		c.configs = append(c.configs, t)
 		if kind == config.MasterKind {
 			if err := k.readMaster(t); err != nil {
 				k.unusable(path, err)
 			}
-		} else if _, err := config.NewMinion(t, thisMachine(), false, c.cfg.Log); err != nil {
+		} else if err := k.readMinion(t); err != nil {
 			k.unusable(path, err)
 		}
 		if err := k.moduleDirs(t); err != nil {
@@ -95,6 +95,19 @@ func (k installed) readMaster(t *config.Tree) error {
 	return err
 }
 
+// readMinion decodes the minion's options.
+func (k installed) readMinion(t *config.Tree) error {
+	conf, err := config.NewMinion(t, thisMachine(), false, k.c.cfg.Log)
+	if err != nil {
+		return err
+	}
+	if err := conf.Options.CheckStartup(); err != nil {
+		o, _ := t.Origin("startup_states")
+		k.c.add(Finding{Kind: KindOption, Name: "startup_states", Places: places(o.File, o.Line), Why: err.Error() + "; no states run at the start"})
+	}
+	return nil
+}
+
 // apiOptions are the options that salt-api reads from the master's configuration.
 type apiOptions struct {
 	API    api.Options
@@ -124,7 +137,8 @@ func (k installed) options(t *config.Tree) {
 	needed, other := t.MissingUnits()
 	for _, u := range slices.Concat(needed, other, t.Unsupported(declare...)) {
 		if kind := unitKinds[u.Key]; kind != "" && u.Unit != "" {
-			add(kind, u.Key, u.Unit, u.Key+": "+u.Why, true)
+			file, line := k.part(t, u.Key, u.Unit)
+			c.add(Finding{Kind: kind, Name: u.Unit, Places: places(file, line), Why: u.Key + ": " + u.Why, Missing: true})
 		} else if u.Key != "engines" {
 			add(KindOption, u.Key, u.Key, u.Why, true)
 		}
@@ -159,45 +173,41 @@ func (k installed) named(t *config.Tree) {
 	if name := t.Values.Str("roster"); name != "" {
 		missing(KindRoster, "roster", name, "there is no salt-ssh")
 	}
-	kind := "local"
-	if t.Kind == config.MasterKind {
-		kind = "runner" // a master's schedule runs runners
-	}
 	for _, v := range t.Values.Dict("schedule").All() {
 		job, _ := v.(*value.Dict)
-		file, line := at("schedule")
-		if fun := job.Str("function"); isFunction(fun) {
-			c.called(kind, fun, file, line)
-		}
 		for _, name := range value.Split(job.At("returner")) {
 			if name != "" {
+				file, line := k.part(t, "schedule", name)
 				c.returner(name, file, line)
 			}
 		}
 	}
-	for k, v := range t.Values.Dict("mine_functions").All() {
-		name := value.Str(k)
-		file, line := at("mine_functions")
-		if l, ok := v.(*value.List); ok {
-			for _, it := range l.Items {
-				if d, ok := it.(*value.Dict); ok && d.Str("mine_function") != "" {
-					name = d.Str("mine_function")
-				}
-			}
+	kinds := map[string]string{config.ExecutionModules: "local", config.RunnerModules: "runner", config.WheelModules: "wheel"}
+	for _, f := range t.NamedFunctions() {
+		if !f.Pattern && isFunction(f.Name) {
+			file, line := k.part(t, f.Key, f.Name)
+			c.called(kinds[f.Kind], f.Name, file, line)
 		}
-		if d, ok := v.(*value.Dict); ok && d.Str("mine_function") != "" {
-			name = d.Str("mine_function")
-		}
-		if isFunction(name) {
-			c.function(name, file, line, onMinion)
-		}
+	}
+	for _, r := range t.MissingPermissions() {
+		file, line := at(r.Key)
+		c.add(Finding{Kind: KindOption, Name: r.Key, Places: places(file, line), Why: r.Text})
 	}
 	if t.Kind == config.MinionKind {
 		for name := range t.Values.Dict("beacons").All() {
-			file, line := at("beacons")
+			file, line := k.part(t, "beacons", value.Str(name))
 			c.differs("beacon", value.Str(name), file, line)
 		}
 	}
+}
+
+// part returns the place of a word inside an option, or that of the option.
+func (k installed) part(t *config.Tree, key, word string) (string, int) {
+	o, _ := t.Origin(key)
+	if n := k.c.lines.of(o.File).inside(o.Line, word); n > 0 {
+		return o.File, n
+	}
+	return o.File, o.Line
 }
 
 // unitNames returns the names in a list of maps or in a map.

@@ -42,6 +42,12 @@ const (
 	// KindDifference is an intended difference that affects this installation.
 	KindDifference = "difference"
 	KindNote       = "note"
+	// KindTopFile is an item of a top file that cannot have an effect, with Salt neither.
+	KindTopFile = "top file"
+	// KindRoot is a configured directory that does not exist.
+	KindRoot = "directory"
+	// KindReaction is a call of a reaction that has no effect, with Salt neither.
+	KindReaction = "reaction"
 )
 
 // Place is a line of a file. Line is 0 if unknown.

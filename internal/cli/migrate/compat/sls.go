@@ -59,7 +59,7 @@ func (t *text) read(source string) {
 				cur = nil
 				return
 			}
-			if order := orderOf(l.key); order != "" {
+			if orderOf(l.key) != "" || strings.Count(l.key, ".") == 2 && isFunction(l.key[strings.Index(l.key, ".")+1:]) {
 				t.orders = append(t.orders, l)
 				cur = nil
 				return
@@ -93,13 +93,9 @@ func (c *chunk) flow(l line) {
 	if l.hole || l.value == "" {
 		return
 	}
-	v, err := yaml.LoadText(l.value, "")
+	items, err := flow(l.value)
 	if err != nil {
 		return
-	}
-	items := []any{v}
-	if list, ok := v.(*value.List); ok {
-		items = list.Items
 	}
 	for _, it := range items {
 		switch it := it.(type) {
@@ -113,6 +109,18 @@ func (c *chunk) flow(l line) {
 			}
 		}
 	}
+}
+
+// flow parses a value that is written in one line: the items of a list, or the one item that it is.
+func flow(text string) ([]any, error) {
+	v, err := yaml.LoadText(text, "")
+	if err != nil {
+		return nil, err
+	}
+	if list, ok := v.(*value.List); ok {
+		return list.Items, nil
+	}
+	return []any{v}, nil
 }
 
 // value returns an argument's value, "" if unknown.
@@ -129,13 +137,16 @@ var functionName = sync.OnceValue(func() *regexp.Regexp { return regexp.MustComp
 
 func isFunction(s string) bool { return functionName().MatchString(s) }
 
+// reactionKinds are the kinds of calls of a reaction.
+var reactionKinds = []string{"local", "runner", "wheel", "caller"}
+
 // orderOf returns the kind of a call of a reaction: local, runner, wheel or caller.
 func orderOf(key string) string {
 	kind, fun, _ := strings.Cut(key, ".")
 	if kind == "cmd" {
 		kind = "local"
 	}
-	if isFunction(fun) && slices.Contains([]string{"local", "runner", "wheel", "caller"}, kind) {
+	if isFunction(fun) && slices.Contains(reactionKinds, kind) {
 		return kind
 	}
 	return ""
@@ -170,6 +181,9 @@ func (c *checker) sls(r root, path string, source []byte) {
 	}
 	at := onMinion
 	isTop := filepath.Base(path) == r.top
+	if isTop && filepath.Dir(path) == r.dir {
+		c.topFile(r, path, string(source))
+	}
 	switch {
 	case r.pillar:
 		at = onMaster
@@ -195,14 +209,20 @@ func (c *checker) texts(t *text) {
 		c.function(l.key, t.path, l.number, onMinion)
 	}
 	for _, l := range t.orders {
-		_, fun, _ := strings.Cut(l.key, ".")
+		kind, fun, _ := strings.Cut(l.key, ".")
+		if orderOf(l.key) == "" {
+			c.add(Finding{Kind: KindReaction, Name: l.key, Places: at(t.path, l.number), Why: fmt.Sprintf("there is no kind of reaction %.80q%s", kind,
+				near(kind, reactionKinds))})
+			continue
+		}
 		c.called(orderOf(l.key), fun, t.path, l.number)
 	}
 	for _, ch := range t.chunks {
 		module, _, _ := strings.Cut(ch.full, ".")
 		if !c.known.isState(module) {
 			if !strings.Contains(ch.full, hole) {
-				c.add(Finding{Kind: KindState, Name: ch.full, Places: at(t.path, ch.line), Why: "neither Brine nor Salt has the state module " + module})
+				c.add(Finding{Kind: KindState, Name: ch.full, Places: at(t.path, ch.line),
+					Why: "neither Brine nor Salt has the state module " + module + near(ch.full, c.known.states.Declarations().Names())})
 			}
 			continue
 		}
@@ -450,7 +470,7 @@ func (c *checker) plainYAML(path, source string) {
 // functions.
 func (c *checker) pillarText(path, source string) {
 	beacons, mine := map[string]int{}, map[string]int{}
-	outline(source, func(l line) {
+	outline(source, inFlow(func(l line) {
 		v := strings.Trim(l.value, `'"`)
 		if len(l.chain) == 0 || strings.Contains(l.key+v, hole) {
 			return
@@ -482,12 +502,39 @@ func (c *checker) pillarText(path, source string) {
 				c.beacon(v, path, l.number)
 			}
 		}
-	})
+	}))
 	for name, n := range beacons {
 		c.beacon(name, path, n)
 	}
 	for name, n := range mine {
 		c.function(name, path, n, onMinion)
+	}
+}
+
+// inFlow returns a visit that also visits the items of maps and lists that are written in one line.
+func inFlow(visit func(line)) func(line) {
+	var into func(l line, v any)
+	into = func(l line, v any) {
+		switch v := v.(type) {
+		case *value.Dict:
+			for k, x := range v.All() {
+				in := line{number: l.number, chain: append(slices.Clone(l.chain), l.key), key: value.Str(k), value: value.Str(x)}
+				visit(in)
+				into(in, x)
+			}
+		case *value.List:
+			for _, x := range v.Items {
+				into(line{number: l.number, chain: append(slices.Clone(l.chain), l.key), key: "-"}, x)
+			}
+		}
+	}
+	return func(l line) {
+		visit(l)
+		if v := l.value; v != "" && (v[0] == '{' || v[0] == '[') && !l.hole {
+			if d, err := yaml.LoadText(v, ""); err == nil {
+				into(l, d)
+			}
+		}
 	}
 }
 

@@ -2,6 +2,7 @@ package compat
 
 import (
 	"bytes"
+	"cmp"
 	"errors"
 	"os"
 	"path/filepath"
@@ -41,8 +42,10 @@ func (c *checker) findRoots() error {
 				return salt.Errorf(salt.Invalid, "%s is not a directory of SLS files", dir)
 			case errors.Is(err, os.ErrPermission):
 				c.unread(dir, cause(err))
+			default:
+				c.noRoot(dir, pillar)
 			}
-			return nil // a configured directory may be missing
+			return nil
 		}
 		c.roots = append(c.roots, root{env, dir, pillar, pipe, topFile})
 		return nil
@@ -72,6 +75,18 @@ func (c *checker) findRoots() error {
 		}
 	}
 	return nil
+}
+
+// noRoot records a directory that an option names and that does not exist.
+func (c *checker) noRoot(dir string, pillar bool) {
+	key := "file_roots"
+	if pillar {
+		key = "pillar_roots"
+	}
+	if o, set := c.master.tree.Origin(key); set {
+		file, line := installed{c}.part(c.master.tree, key, dir)
+		c.add(Finding{Kind: KindRoot, Name: dir, Places: places(cmp.Or(file, o.File), line), Why: key + " names this directory, which does not exist"})
+	}
 }
 
 // scan searches the files of a tree.
