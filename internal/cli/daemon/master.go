@@ -34,7 +34,7 @@ func loadMaster(t *config.Tree, _ bool, log *slog.Logger) (*common, error) {
 		log: &cfg.Log, pidFile: cfg.Files.PIDFile, profile: cfg.Profile, metrics: cfg.Metrics.Address, user: cfg.Files.User,
 		refused:  t.Refuse(cfg.Overrides, &config.Master{}, &apiOptions{}),
 		cacheDir: cfg.Files.CacheDir, directories: []string{cfg.Files.PKIDir, cfg.Files.CacheDir, cfg.Files.SockDir},
-		check: func(_ context.Context, c *checker) {
+		check: func(ctx context.Context, c *checker) {
 			c.key(filepath.Join(cfg.Files.PKIDir, "master.pem"), cfg.Options.KeyPass)
 			if endpoints, err := cfg.Network.Endpoints(); err == nil { // masterConfig returns the error
 				c.ports(endpoints, noted(cfg.Files.PIDFile, "salt-master"))
@@ -45,6 +45,7 @@ func loadMaster(t *config.Tree, _ bool, log *slog.Logger) (*common, error) {
 				for _, err := range master.CheckStart(&mc, c.logger(log)) {
 					c.fault("%v", err)
 				}
+				warnServed(ctx, t, mc.Opts, cfg, log)
 			}
 			refused, repaired := master.CheckExposed(&master.Config{PKIDir: cfg.Files.PKIDir, CacheDir: cfg.Files.CacheDir, Options: cfg.Options})
 			for _, s := range refused {
@@ -54,11 +55,12 @@ func loadMaster(t *config.Tree, _ bool, log *slog.Logger) (*common, error) {
 				c.warn("%s", s)
 			}
 		},
-		build: func(_ context.Context, log *slog.Logger) (service, error) {
+		build: func(ctx context.Context, log *slog.Logger) (service, error) {
 			mc, err := masterConfig(cfg, t, log)
 			if err != nil {
 				return nil, err
 			}
+			warnServed(ctx, t, mc.Opts, cfg, log)
 			mc.Tracer = trace.New(cfg.Traces, "salt-master", mc.ID, log)
 			return master.New(mc, log)
 		},

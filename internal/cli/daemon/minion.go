@@ -52,12 +52,14 @@ func loadMinion(t *config.Tree, starting bool, log *slog.Logger) (*common, error
 			if len(faults) == 0 {
 				c.masters(ctx, cfg.Options.Master)
 			}
+			warnOwnServed(ctx, t, mc.Opts, cfg, log)
 		},
 		build: func(ctx context.Context, log *slog.Logger) (service, error) {
 			mc, err := MinionConfig(cfg, t, log)
 			if err != nil {
 				return nil, err
 			}
+			warnOwnServed(ctx, t, mc.Opts, cfg, log)
 			mc.Tracer = trace.New(cfg.Traces, "salt-minion", mc.ID, log)
 			return minion.New(ctx, mc, log)
 		},
