@@ -232,7 +232,12 @@ type removeArgs struct {
 	Kwargs fn.Kwargs `salt:"kwargs"`
 }
 
+// names returns the names of the packages to remove. Without any, Salt's function for apt ends with an exception of
+// Python that counts as wrong arguments, while the function that installs returns that nothing changed.
 func (p pkg) names(c *fn.Call, a removeArgs) ([]string, error) {
+	if !value.Truth(a.Name) && !value.Truth(a.Pkgs) && family(c.Grains) == "Debian" {
+		return nil, &fn.ArgumentError{Err: errors.New("'NoneType' object is not iterable")}
+	}
 	targets, err := p.targets(context.Background(), c, installArgs{Name: a.Name, Pkgs: a.Pkgs})
 	names := make([]string, len(targets))
 	for i, t := range targets {
