@@ -255,7 +255,8 @@ func TestUnreadFiles(t *testing.T) {
 	if err := os.Mkdir(filepath.Join(dir, "minion.d"), 0o700); err != nil {
 		t.Fatal(err)
 	}
-	for _, name := range []string{"a.conf", "b.yaml", ".c.conf", "README", "d.conf.bak", "e.conf~"} {
+	for _, name := range []string{"a.conf", "b.yaml", ".c.conf", "README", "d.conf.bak", "e.conf~", "f", "g.CONF", "h.txt", "i.conf.rpmnew",
+		"j.conf.dpkg-dist", "k.conf", "readme.txt", ".l.swp", "m.conf.disabled"} {
 		write(t, dir, "minion.d/"+name, "x: 1\n")
 	}
 	var out bytes.Buffer
@@ -264,8 +265,25 @@ func TestUnreadFiles(t *testing.T) {
 		t.Fatal(err)
 	}
 	tree.WarnPaths(m)
-	if s := out.String(); strings.Count(s, "is not read") != 2 || !strings.Contains(s, "b.yaml") || !strings.Contains(s, ".c.conf") ||
-		!strings.Contains(s, "the id has a blank") {
+	s := out.String()
+	if strings.Count(s, "is not read") != 5 || !strings.Contains(s, "the id has a blank") {
 		t.Error(s)
+	}
+	for _, name := range []string{"b.yaml", ".c.conf", "f", "g.CONF", "h.txt"} {
+		if !strings.Contains(s, "/minion.d/"+name+"\n") {
+			t.Errorf("no %s in %s", name, s)
+		}
+	}
+	for id, warned := range map[string]bool{"web*": true, "web[1]": true, "a,b": true, "web-1.example.com": false} {
+		out.Reset()
+		write(t, dir, "minion", "id: '"+id+"'\n")
+		m, tree, err := LoadMinion(filepath.Join(dir, "minion"), false, slog.New(slog.NewTextHandler(&out, nil)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		tree.WarnPaths(m)
+		if strings.Contains(out.String(), "means something else in targets") != warned {
+			t.Errorf("%s: %s", id, out.String())
+		}
 	}
 }

@@ -88,8 +88,11 @@ func sockDir(sock, cache string) string {
 // options. It is for daemons, as WarnUnknown.
 func (t *Tree) WarnPaths(ptr any) {
 	t.warnUnread()
-	if id := t.Values.Str("id"); strings.ContainsAny(id, " \t") {
+	switch id := t.Values.Str("id"); {
+	case strings.ContainsAny(id, " \t"):
 		t.warn("id", "the id has a blank: quote it in targets for a shell, or choose another id")
+	case strings.ContainsAny(id, "*?[],"):
+		t.warn("id", "the id has a character that means something else in targets, one of * ? [ ] and commas: choose another id")
 	}
 	for _, key := range []string{"file_roots", "pillar_roots"} {
 		roots, _ := t.Values.At(key).(*value.Dict)
@@ -136,15 +139,26 @@ func (t *Tree) warnUnread() {
 	}
 	for _, e := range entries {
 		name := e.Name()
-		unread := strings.HasPrefix(name, ".") && strings.HasSuffix(name, ".conf")
-		switch filepath.Ext(name) {
-		case ".yaml", ".yml", ".cfg", ".config", ".sls":
-			unread = true
-		}
-		if unread && e.Type().IsRegular() {
+		if e.Type().IsRegular() && !isMatch(pattern, filepath.Join(filepath.Dir(pattern), name)) && !putAside(name) {
 			t.log.Warn("file of the configuration is not read: the names of files must match "+t.Kind.include(), "path", filepath.Join(filepath.Dir(pattern), name))
 		}
 	}
+}
+
+// isMatch reports whether default_include names a file. Hidden files are not named.
+func isMatch(pattern, path string) bool {
+	ok, err := filepath.Match(pattern, path)
+	return ok && err == nil && !strings.HasPrefix(filepath.Base(path), ".")
+}
+
+// aside are the ends of the names of files that editors, package managers and administrators put aside.
+var aside = strings.Fields(`~ .bak .backup .disabled .dist .example .md .off .old .orig .rej .rpmnew .rpmorig .rpmsave .rst .sample .save .swo .swp
+	.template .tmp .ucf-dist .ucf-new .ucf-old`)
+
+// putAside reports whether the name of a file says that it shall not be read.
+func putAside(name string) bool {
+	return strings.HasPrefix(strings.ToUpper(name), "README") || strings.HasPrefix(name, ".") && !strings.HasSuffix(name, ".conf") ||
+		strings.HasPrefix(name, "#") || strings.Contains(name, ".dpkg-") || slices.ContainsFunc(aside, func(end string) bool { return strings.HasSuffix(name, end) })
 }
 
 // warnDir logs a directory that is not there.

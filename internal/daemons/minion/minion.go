@@ -157,7 +157,7 @@ func New(ctx context.Context, cfg Config, log *slog.Logger) (*Minion, error) {
 	m := &Minion{cfg: cfg, log: log, readyC: make(chan struct{}), background: background.New(ctx)}
 	if !cfg.local() { // without a master there are no keys, and a state may manage the directory
 		if err := os.MkdirAll(cfg.PKIDir, 0o700); err != nil {
-			return nil, fmt.Errorf("cannot make pki_dir: %w; start the minion as root, or set root_dir to a directory of this user", err)
+			return nil, fmt.Errorf("cannot make pki_dir: %w; run as root (sudo), or set root_dir to a directory of this user", err)
 		}
 	}
 	m.buildServices()

@@ -61,6 +61,10 @@ func Parse(text string, defaultPort int, ipOnly bool) (Master, error) {
 			return m, fmt.Errorf("master %q: %w", text, err)
 		}
 		m.Host, m.Port = h, port
+	default:
+		if address, _, _ := strings.Cut(text, "%"); strings.Contains(text, ":") && net.ParseIP(address) == nil {
+			return m, fmt.Errorf("master %q is not a host name or address; write host, host:port, or [address]:port for IPv6", text)
+		}
 	}
 	if strings.Contains(text, ",") {
 		return m, fmt.Errorf("master %q is not a host name or address; write several masters as a list: [%s]", text, text)

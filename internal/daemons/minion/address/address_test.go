@@ -26,6 +26,10 @@ func TestParseMaster(t *testing.T) {
 		{"https://salt.example.com/", "", 0, "is a URL: write the host alone, or host:port, without https://: salt.example.com"},
 		{"a.example.com, b", "", 0, "write several masters as a list: [a.example.com, b]"},
 		{":4506", "", 0, "not a host name"},
+		{"salt:4506:", "", 0, "write host, host:port, or [address]:port for IPv6"},
+		{"10.0.0.1:4506:4505", "", 0, "write host, host:port"},
+		{"2001:db8::x", "", 0, "write host, host:port"},
+		{"fe80::1%eth0", "fe80::1%eth0", 4506, ""},
 	} {
 		m, err := Parse(c.text, 4506, false)
 		if c.bad != "" {
