@@ -32,11 +32,20 @@ func TestFirstHour(t *testing.T) {
 		"twice.sls":  "x:\n  test.nop: []\nx:\n  test.nop: []\n",
 		"needs.sls":  "x:\n  test.nop:\n    - require:\n      - file: nothing\n",
 		"python.sls": "#!py\ndef run(:\n",
+		"one.sls":    "same:\n  test.nop: []\n",
+		"two.sls":    "same:\n  test.nop: []\n",
+		"latin.sls":  "x:\n  test.nop: []\n# \xe4\n",
+		"ring1.sls":  "include: [ring2]\nr1:\n  test.nop: []\n",
+		"ring2.sls":  "include: [ring1]\nr2:\n  test.nop: []\n",
+		"list.sls":   "- a\n- b\n",
+		"colon.sls":  "x:\n  test.nop\n  pkg.installed\n",
+		"a/b/c.sls":  "x:\n\ttest.nop: []\n",
 	} {
-		must(t, os.WriteFile(filepath.Join(tree, name), []byte(text), 0o600))
+		put(t, filepath.Join(tree, name), []byte(text), 0o600)
 	}
 	m := daemontest.NewMaster(t, brine, "boss", daemontest.Host(),
-		"gather_job_timeout: 1\ntimeout: 5\nnodegroups: {web: 'web*'}\nfile_roots: {base: ["+tree+"]}\n").Start()
+		"gather_job_timeout: 1\ntimeout: 5\nnodegroups: {web: 'web*'}\nfile_roots: {base: ["+tree+"]}\n"+
+			"pillar_roots: {base: ["+filepath.Dir(tree)+"/pillar]}\n").Start()
 	w := daemontest.NewMinion(t, brine, "web1", []string{m.Host}, "").Start()
 	eventually.True(t, "the key is pending", func() bool {
 		_, err := os.Stat(m.Path("etc/salt/pki/master/minions_pre/web1"))
@@ -103,9 +112,34 @@ func TestFirstHour(t *testing.T) {
 		{state("twice"), []string{"x", "conflicting ID"}},
 		{state("needs"), []string{"The following requisites were not found", "nothing"}},
 		{state("python"), []string{wrongPython}},
+		{state("one,two"), []string{"The conflicting ID is 'same' and is found in SLS 'base:one' and SLS 'base:two'", "(two.sls, line 1)"}},
+		{state("latin"), []string{"Rendering SLS 'base:latin' failed", "not valid UTF-8; line 3"}},
+		{state("ring1"), []string{"r1", "r2", "Succeeded: 2"}}, // includes in a circle are no mistake
+		{state("list"), []string{"SLS list does not render to a dictionary", "it is a list", "list.sls"}},
+		{state("colon"), []string{`missing a ":"`, "colon.sls, line 1"}},
+		{state("a.b.c"), []string{"Rendering SLS 'base:a.b.c' failed", "(line 2, column 1: a tab)"}},
+		{append(state("one"), "saltenv=prod"), []string{"No matching salt environment for environment 'prod' found"}},
+		{[]string{"salt-cp", "web1", tree + "/one.sls", "/nowhere/at/all/"}, []string{"Destination unavailable"}},
+		{[]string{"salt-key", "-y", "-d", "wbe1"}, []string{"The key glob 'wbe1' does not match any"}},
 		{[]string{"on the minion", "salt", "*", "test.ping"}, []string{"Is master running?", "run salt on the master, or salt-call here"}},
 		{[]string{"salt-minion"}, []string{"an instance is already running: process "}},
 		{[]string{"salt-master"}, []string{"an instance is already running: process "}},
+	})
+
+	must(t, os.WriteFile(filepath.Join(tree, "top.sls"), []byte("bsae:\n  '*': [one]\n"), 0o600))
+	pillar := filepath.Dir(tree) + "/pillar"
+	must(t, os.MkdirAll(pillar, 0o700))
+	must(t, os.WriteFile(filepath.Join(pillar, "top.sls"), []byte("base:\n  '*': [bad]\n"), 0o600))
+	must(t, os.WriteFile(filepath.Join(pillar, "bad.sls"), []byte("a: {{ nosuch.x }}\n"), 0o600))
+	try([]mistake{
+		{[]string{"salt", "web1", "state.apply"}, []string{"Pillar failed to render", "Rendering SLS 'bad' failed. Please see master log for details."}},
+		{[]string{"salt-master", "--check-config"}, []string{"top file bsae: no root directory is configured for this environment; did you mean base?"}},
+	})
+	m.Logged("Rendering SLS 'bad' failed", "Jinja variable 'nosuch' is undefined; line 1")
+	must(t, os.Remove(filepath.Join(pillar, "bad.sls")))
+	must(t, os.Remove(filepath.Join(pillar, "top.sls")))
+	try([]mistake{
+		{[]string{"salt", "web1", "state.apply"}, []string{"No matching salt environment for environment 'bsae' found"}},
 	})
 
 	twin := daemontest.NewMinion(t, brine, "web1", []string{m.Host}, "").Start()
