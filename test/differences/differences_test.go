@@ -23,6 +23,7 @@ import (
 	"brine/internal/catalogue/runners"
 	"brine/internal/catalogue/states/orchestration"
 	"brine/internal/catalogue/wheel"
+	"brine/internal/cli/migrate/compat"
 	"brine/internal/daemons/config"
 	"brine/internal/daemons/master"
 	"brine/internal/daemons/minion"
@@ -203,6 +204,25 @@ func TestPageListsWhatIsMissing(t *testing.T) {
 	for kind := range page {
 		if _, ok := salts[kind]; !ok && len(page[kind]) > 0 {
 			t.Errorf("the page lists %s, of which testdata has no names", kind)
+		}
+	}
+}
+
+// TestLackingFunctions compares the page with the functions that migrate check takes for those of Salt alone.
+func TestLackingFunctions(t *testing.T) {
+	page := listed(t)
+	for prefix, lacking := range map[string]map[string]string{"function ": compat.LackingFunctions(), "state function ": compat.LackingStates()} {
+		rows := 0
+		for row, names := range page {
+			if module, ok := strings.CutPrefix(row, prefix); ok {
+				rows++
+				if got := strings.Fields(lacking[module]); !slices.Equal(got, names) {
+					t.Errorf("%s%s: migrate check has %v, the page %v", prefix, module, got, names)
+				}
+			}
+		}
+		if rows != len(lacking) {
+			t.Errorf("%s: migrate check has %d modules, the page %d", prefix, len(lacking), rows)
 		}
 	}
 }

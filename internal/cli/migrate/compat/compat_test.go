@@ -240,11 +240,11 @@ func TestNamesEverywhere(t *testing.T) {
 		"missing runner nosuch.run etc/master:7", "missing returner kafka etc/master:7", "missing returner kafka etc/master:8",
 		"missing cache mongo etc/master:9",
 		"missing returner couchdb etc/master:10", "missing function vault.addrs etc/minion:4", "missing beacon journald etc/minion:6",
-		"missing function x509.check etc/minion:8", "missing program salt-ssh etc/roster:1", "missing program salt-proxy etc/proxy:2",
+		"function x509.check etc/minion:8", "missing program salt-ssh etc/roster:1", "missing program salt-proxy etc/proxy:2",
 		"missing function nosuch.go react/a.sls:2", "missing runner cloud.map_run react/a.sls:4", "missing wheel key.nosuch react/a.sls:7",
 		"missing function vault.read salt/run.sls:2", "missing function nosuch.one salt/run.sls:7", "missing function nosuch.two salt/run.sls:14",
 		"missing function nosuch.three salt/run.sls:16", "argument cmd.run cwdd salt/run.sls:17", "argument cmd.run shel salt/run.sls:18",
-		"argument pkg.installed verson salt/run.sls:20", "missing state service.runing salt/run.sls:21", "missing state rvm.installed salt/run.sls:26",
+		"argument pkg.installed verson salt/run.sls:20", "state service.runing salt/run.sls:21", "missing state rvm.installed salt/run.sls:26",
 		"missing runner nosuch.look salt/orch.sls:1", "missing function nosuch.four salt/orch.sls:3", "missing returner mongo salt/orch.sls:6",
 		"missing runner venafi.gen salt/orch.sls:9", "missing function nosuch.five salt/orch.sls:13", "missing function mine.get salt/orch.sls:16",
 		"missing renderer wempy salt/text.sls:12", "missing argument file.file_exists follow salt/kw.sls:1", "missing argument test.echo more salt/kw.sls:3",
@@ -340,11 +340,11 @@ func TestMisspelt(t *testing.T) {
 	compare(t, lines(r, dir), []string{
 		"difference option startup_states etc/minion:3", "directory " + dir + "/none etc/master:2",
 		"option nodegroups etc/master:6", "option nodegroups etc/master:6", "option peer etc/master:7",
-		"option startup_states etc/minion:3", "missing function state.highstat etc/minion:6", "reaction runer.jobs.active react/a.sls:2",
+		"option startup_states etc/minion:3", "function state.highstat etc/minion:6", "reaction runer.jobs.active react/a.sls:2",
 		"top file wbe salt/top.sls:4", "top file G@os:Debian and ( salt/top.sls:7", "top file os:Debian salt/top.sls:9", "top file web.sls salt/top.sls:11",
 		"top file a salt/top.sls:12", "top file weeb salt/top.sls:15", "top file prod salt/top.sls:19", "top file dta pillar/top.sls:2",
-		"missing function state.highstat pillar/data.sls:1", "missing returner mysqll pillar/data.sls:1", "missing beacon laod pillar/data.sls:2",
-		"missing function network.ip_adrs pillar/data.sls:3", "missing function grains.itmes pillar/data.sls:3",
+		"function state.highstat pillar/data.sls:1", "missing returner mysqll pillar/data.sls:1", "missing beacon laod pillar/data.sls:2",
+		"function network.ip_adrs pillar/data.sls:3", "function grains.itmes pillar/data.sls:3",
 		"python _modules/own salt/_modules/own.py",
 	})
 	for _, want := range []string{

@@ -111,6 +111,8 @@ func (k *known) missingState(full string) (why, kind string) {
 	switch {
 	case k.stateMods[module] && !k.hasFunctions(module): // a module for other systems, which refuses to run on Linux
 		return "", ""
+	case k.stateMods[module] && !ofSalt(lackingStates, full):
+		return "neither Brine nor Salt has this function of the state module " + module + near(full, k.states.Declarations().Names()), KindState
 	case k.stateMods[module]:
 		return "Brine has the state module " + module + ", but not this function" + near(full, k.states.Declarations().Names()), KindState
 	case state.Unsupported(module):
@@ -142,6 +144,15 @@ func (s functionSet) near(full string) string {
 	}
 	slices.Sort(names)
 	return near(full, names)
+}
+
+// neither reports whether Salt lacks a missing function as well: its module is there, and is not in Python.
+func (k *known) neither(full string, states bool) bool {
+	module, _, _ := strings.Cut(full, ".")
+	if states {
+		return k.stateMods[module] && k.python["_states/"+module] == nil && !ofSalt(lackingStates, full)
+	}
+	return k.minion.modules[module] && k.minion.functions[full] == nil && k.python["_modules/"+module] == nil && !ofSalt(lackingFunctions, full)
 }
 
 // isState reports whether a word is probably the name of a state module.
@@ -194,6 +205,8 @@ func (k *known) missingFunction(full string, at where) (why, kind string) {
 	switch {
 	case k.minion.functions[full] != nil:
 		return "minions have this function, and templates that a master renders do not", KindFunction
+	case k.minion.modules[module] && !ofSalt(lackingFunctions, full):
+		return "neither Brine nor Salt on Linux has this function of the execution module " + module + k.minion.near(full), KindFunction
 	case k.minion.modules[module]:
 		return "Brine has the execution module " + module + ", but not this function" + k.minion.near(full), KindFunction
 	}

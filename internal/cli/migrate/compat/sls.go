@@ -582,7 +582,7 @@ func (c *checker) function(full, path string, line int, where where) {
 		return
 	}
 	if why, kind := c.known.missingFunction(full, where); why != "" {
-		c.add(Finding{Kind: kind, Name: full, Places: places(path, line), Why: why, Missing: true})
+		c.add(Finding{Kind: kind, Name: full, Places: places(path, line), Why: why, Missing: !c.known.neither(full, false)})
 		return
 	}
 	c.differs("function", full, path, line)
@@ -590,7 +590,7 @@ func (c *checker) function(full, path string, line int, where where) {
 
 func (c *checker) state(full, path string, line int, minion string) {
 	if why, kind := c.known.missingState(full); why != "" {
-		f := Finding{Kind: kind, Name: full, Places: places(path, line), Why: why, Missing: true}
+		f := Finding{Kind: kind, Name: full, Places: places(path, line), Why: why, Missing: !c.known.neither(full, true)}
 		if minion != "" {
 			f.Minions = []string{minion}
 		}
