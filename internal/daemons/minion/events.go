@@ -4,6 +4,7 @@ import (
 	"context"
 	"time"
 
+	"brine/internal/base/textedit"
 	"brine/internal/call/fn"
 	"brine/internal/daemons/minion/beacons"
 	"brine/internal/daemons/minion/mine"
@@ -94,7 +95,7 @@ func (m *Minion) buildTimed() (err error) {
 		}}
 	m.schedule, err = schedule.New(schedule.Config{
 		Options: o.ScheduleOptions, Masterless: masterless, Opts: m.cfg.Opts, Tasks: m.tasks(), Ready: m.readyC,
-		Grains: m.grains.Grains, Pillar: m.links.Pillar, Job: m.runner.Scheduled, Go: m.background.Go, Report: m.bus.Report, Log: m.log,
+		Grains: m.grains.Grains, Pillar: m.links.Pillar, Nearest: m.nearestFunction, Job: m.runner.Scheduled, Go: m.background.Go, Report: m.bus.Report, Log: m.log,
 	})
 	if err != nil {
 		return err
@@ -119,4 +120,16 @@ func (m *Minion) buildTimed() (err error) {
 		Go:     m.background.Go, Fire: m.links.Fire, Report: m.bus.Report, Log: m.log,
 	})
 	return err
+}
+
+// nearestFunction returns the function that was probably meant by the name of one that does not exist, or "". The
+// module may be one of the user's own that is not fetched yet, so that only similar names count.
+func (m *Minion) nearestFunction(fun string) string {
+	if m.funcs.Has(fun) {
+		return ""
+	}
+	if near := textedit.Nearest(fun, m.funcs.Names()); len(near) > 0 {
+		return near[0]
+	}
+	return ""
 }

@@ -1,6 +1,7 @@
 package runner
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -253,6 +254,18 @@ func TestScheduled(t *testing.T) {
 		if got := f.cfg.Outbox.Waiting(jid); len(got) != 0 {
 			t.Errorf("a quiet job is returned to %v", got)
 		}
+	}
+}
+
+// TestScheduledUnknown: each run of a scheduled job whose function does not exist is logged, since its result is
+// only a string that the master stores.
+func TestScheduledUnknown(t *testing.T) {
+	var out bytes.Buffer
+	f := newFloor(t, func(c *Config) { c.Log = slog.New(slog.NewTextHandler(&out, nil)) })
+	f.Scheduled("nightly", "t.ehco", value.NewDict(0))
+	f.Scheduled("daily", "t.echo", value.DictOf("args", value.ListOf("x")))
+	if s := out.String(); strings.Count(s, "names a function that does not exist") != 1 || !strings.Contains(s, "job=nightly fun=t.ehco") {
+		t.Errorf("logged %q", s)
 	}
 }
 

@@ -2,6 +2,7 @@ package runner
 
 import (
 	"context"
+	"errors"
 	"strings"
 	"time"
 
@@ -57,6 +58,9 @@ func (r *Runner) Scheduled(name, fun string, d *value.Dict) {
 	defer cancel(nil)
 	c := r.cfg.Calls.New(r.cfg.Links.WithPillar(), jid)
 	o := r.cfg.Funcs().Run(ctx, c, fn.Job{Fun: fun, Arg: args, Pub: load, Blackout: true})
+	if unknown, ok := errors.AsType[*fn.UnknownError](o.Err); ok {
+		r.cfg.Log.Error("scheduled job names a function that does not exist", "job", name, "fun", fun, "err", unknown)
+	}
 	ret := r.returnLoad(j, o)
 	ret.Set("schedule", name)
 	if meta, ok := def.Metadata.(*value.Dict); ok {

@@ -41,6 +41,9 @@ type Config struct {
 	Grains func() *value.Dict
 	// Pillar returns the pillar of the first connected master, or nil.
 	Pillar func() *value.Dict
+	// Nearest returns the name of the function that was probably meant by the name of one that does not exist, or "".
+	// It may wait for a program.
+	Nearest func(fun string) string
 	// Job runs one scheduled job and returns when it has ended.
 	Job func(name, fun string, def *value.Dict)
 	// Go runs a function in the background.
@@ -264,6 +267,7 @@ func (s *Schedule) load(now time.Time) {
 			if old == nil && e.job.OnStart {
 				e.next, e.due = now, now
 			}
+			s.warnMisspelt(name, e.job.Fun)
 		}
 		if old != nil {
 			e.last, e.running = old.last, old.running
@@ -276,6 +280,18 @@ func (s *Schedule) load(now time.Time) {
 			delete(s.jobs, name)
 		}
 	}
+}
+
+// warnMisspelt logs a job whose function is misspelt, before its first run.
+func (s *Schedule) warnMisspelt(name, fun string) {
+	if s.cfg.Nearest == nil {
+		return
+	}
+	s.cfg.Go(func() {
+		if near := s.cfg.Nearest(fun); near != "" {
+			s.cfg.Log.Warn("scheduled job names a function that does not exist; did you mean "+near+"?", "job", name, "fun", fun)
+		}
+	})
 }
 
 // merged returns the schedule of the option (where is "opts"), of the pillar ("pillar"), or

@@ -1,6 +1,7 @@
 package schedule
 
 import (
+	"bytes"
 	"context"
 	"log/slog"
 	"os"
@@ -265,5 +266,21 @@ func TestFunctions(t *testing.T) {
 	f.Schedule.cfg.Opts = value.NewDict(0)
 	if err := f.Save(jobs); err == nil {
 		t.Error("saved nowhere")
+	}
+}
+
+// TestMisspeltFunction: a job whose function is similar to one that exists is reported when it is loaded, once.
+func TestMisspeltFunction(t *testing.T) {
+	var out bytes.Buffer
+	s := idleSchedule(t, value.DictOf("typo", value.DictOf("function", "test.pign", "hours", 1), "fine", value.DictOf("function", "test.ping", "hours", 1)))
+	s.cfg.Log = slog.New(slog.NewTextHandler(&out, nil))
+	s.cfg.Nearest = func(fun string) string { return map[string]string{"test.pign": "test.ping"}[fun] }
+	for range 2 {
+		s.turn(time.Date(2026, 11, 22, 10, 0, 0, 0, time.Local))
+		s.background.Wait()
+	}
+	text := out.String()
+	if strings.Count(text, "\n") != 1 || !strings.Contains(text, "did you mean test.ping?") || !strings.Contains(text, "job=typo fun=test.pign") {
+		t.Errorf("logged %q", text)
 	}
 }
