@@ -76,6 +76,18 @@ func TestFirstHour(t *testing.T) {
 		t.Fatal(out)
 	}
 	eventually.True(t, "the minion answers", func() bool { return m.PingAll(brine, "web1") == nil })
+	// Minions that wait or were refused beside one that is accepted.
+	for id, state := range map[string]string{"web2": "minions_pre", "web3": "minions_rejected", "web4": "minions_denied"} {
+		put(t, m.Path("etc/salt/pki/master/"+state+"/"+id), newKey(t).Public().PEM(), 0o644)
+	}
+	try([]mistake{
+		{[]string{"salt", "web2", "test.ping"}, []string{"No minions matched the target", "are pending", "salt-key -a web2"}},
+		{[]string{"salt", "web3", "test.ping"}, []string{"The key of web3 is rejected. Accept it with: salt-key -a web3 --include-rejected"}},
+		{[]string{"salt", "web4", "test.ping"}, []string{"The key of web4 is denied. Accept it with: salt-key -a web4 --include-denied"}},
+	})
+	for id, state := range map[string]string{"web2": "minions_pre", "web3": "minions_rejected", "web4": "minions_denied"} {
+		must(t, os.Remove(m.Path("etc/salt/pki/master/"+state+"/"+id)))
+	}
 	wrongPython := "Rendering SLS python failed, render error: invalid syntax"
 	if _, err := exec.LookPath("python3"); err != nil {
 		wrongPython = "there is no python3; install it, or name one with the option python"

@@ -126,6 +126,16 @@ func pendingHint(p *program) string {
 	if err != nil {
 		return ""
 	}
+	if id, ok := p.cmd.target.(string); ok {
+		for _, refused := range []struct {
+			state      keystore.State
+			word, flag string
+		}{{keystore.Rejected, "rejected", "--include-rejected"}, {keystore.Denied, "denied", "--include-denied"}} {
+			if slices.Contains(all[refused.state], id) {
+				return fmt.Sprintf("The key of %s is %s. Accept it with: salt-key -a %s %s", id, refused.word, shellWord(id), refused.flag)
+			}
+		}
+	}
 	pending := all[keystore.Pending]
 	if len(pending) == 0 {
 		if near := nearIDs(p, all[keystore.Accepted]); near != "" {
@@ -136,8 +146,10 @@ func pendingHint(p *program) string {
 		}
 		return ""
 	}
-	if near := nearIDs(p, all[keystore.Accepted]); near != "" {
-		return near
+	if id, ok := p.cmd.target.(string); !ok || !slices.Contains(pending, id) {
+		if near := nearIDs(p, all[keystore.Accepted]); near != "" {
+			return near
+		}
 	}
 	matching, _ := m.Expected(pending, func(string) (grains, pillar *value.Dict) { return nil, nil })
 	if len(matching) == 0 {
