@@ -331,7 +331,7 @@ func TestMisspelt(t *testing.T) {
 			"  'os:Debian':\n    - match: grian\n    - web.sls\n  'a':\n    - match: nodegroup\n    - web\n  b: [web, weeb]\ndev:\n  '*':\n    - app.db\n" +
 			"prod:\n  '*':\n    - web\n",
 		"salt/web.sls": "x:\n  test.nop: []\n", "dev/app/db/init.sls": "x:\n  test.nop: []\n", "salt/_modules/own.py": "def run():\n    pass\n",
-		"pillar/top.sls": "base:\n  '*': [data, dta]\n",
+		"pillar/top.sls": "base:\n  '*': [data, dta]\n  'x':\n    - ignore_missing: True\n    - later\n  'y': [{ignore_missing: True}, later]\n",
 		"pillar/data.sls": "schedule: {a: {function: state.highstat, returner: mysqll}}\nbeacons: {laod: []}\n" +
 			"mine_functions: {network.ip_adrs: [], al: [{mine_function: grains.itmes}]}\n",
 	}

@@ -18,6 +18,8 @@ func (c *checker) topFile(r root, path, source string) {
 		c.add(Finding{Kind: KindTopFile, Name: name, Places: places(path, line), Why: why})
 	}
 	targets, kinds := map[string]int{}, map[string]string{}
+	var named []line             // the SLS files
+	lenient := map[string]bool{} // targets whose files may be missing
 	tree := newSLSNames(c, r)
 	outline(source, func(l line) {
 		if strings.Contains(strings.Join(l.chain, "")+l.key+l.value, hole) {
@@ -36,18 +38,28 @@ func (c *checker) topFile(r root, path, source string) {
 			}
 			for _, it := range items {
 				if name, ok := it.(string); ok {
-					tree.look(l.chain[0], name, l.number, note)
+					named = append(named, line{number: l.number, chain: []string{l.chain[0], l.key}, key: name})
 				}
 				if d, ok := it.(*value.Dict); ok && d.Str("match") != "" {
 					kinds[l.key] = d.Str("match")
+				} else if ok && value.Truth(d.At("ignore_missing")) {
+					lenient[l.key] = true
 				}
 			}
 		case len(l.chain) == 3 && l.chain[2] == "-" && l.plain:
-			tree.look(l.chain[0], strings.Trim(l.key, `'"`), l.number, note)
+			l.key = strings.Trim(l.key, `'"`)
+			named = append(named, l)
 		case len(l.chain) == 3 && l.key == "match":
 			kinds[l.chain[1]] = strings.Trim(l.value, `'"`)
+		case len(l.chain) == 3 && l.key == "ignore_missing":
+			lenient[l.chain[1]] = true
 		}
 	})
+	for _, l := range named {
+		if !r.pillar || !lenient[l.chain[1]] {
+			tree.look(l.chain[0], l.key, l.number, note)
+		}
+	}
 	groups := target.Nodegroups{}
 	if c.master != nil {
 		for k, v := range c.master.opts.Dict("nodegroups").All() {
