@@ -32,7 +32,7 @@ func Served(ctx context.Context, t *config.Tree, opts *value.Dict, conf *config.
 		}
 		if path := filepath.Join(r.dir, r.top); isFile(path) {
 			if text, err := readFile(path, maxSLS); err == nil {
-				c.topFile(r, path, string(text))
+				newSLSNames(c, r).topFile(path, string(text))
 			}
 		}
 	}

@@ -182,7 +182,7 @@ func (c *checker) sls(r root, path string, source []byte) {
 	at := onMinion
 	isTop := filepath.Base(path) == r.top
 	if isTop && filepath.Dir(path) == r.dir {
-		c.topFile(r, path, string(source))
+		newSLSNames(c, r).topFile(path, string(source))
 	}
 	switch {
 	case r.pillar:

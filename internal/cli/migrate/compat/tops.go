@@ -12,75 +12,6 @@ import (
 	"brine/internal/py/value"
 )
 
-// topFile checks the targets of a top file, and whether the SLS files that it names exist.
-func (c *checker) topFile(r root, path, source string) {
-	note := func(name string, line int, why string) {
-		c.add(Finding{Kind: KindTopFile, Name: name, Places: places(path, line), Why: why})
-	}
-	targets, kinds := map[string]int{}, map[string]string{}
-	var named []line             // the SLS files
-	lenient := map[string]bool{} // targets whose files may be missing
-	tree := newSLSNames(c, r)
-	outline(source, func(l line) {
-		if strings.Contains(strings.Join(l.chain, "")+l.key+l.value, hole) {
-			return
-		}
-		switch {
-		case len(l.chain) == 0:
-			if env := strings.Trim(l.key, `'"`); !l.plain && env != "include" && !tree.hasEnv(env) {
-				note(env, l.number, "no root directory is configured for this environment"+near(env, tree.envs()))
-			}
-		case len(l.chain) == 1 && !l.plain && !l.item:
-			targets[l.key] = l.number
-			items, err := flow(l.value)
-			if l.value == "" || err != nil {
-				return
-			}
-			for _, it := range items {
-				if name, ok := it.(string); ok {
-					named = append(named, line{number: l.number, chain: []string{l.chain[0], l.key}, key: name})
-				}
-				if d, ok := it.(*value.Dict); ok && d.Str("match") != "" {
-					kinds[l.key] = d.Str("match")
-				} else if ok && value.Truth(d.At("ignore_missing")) {
-					lenient[l.key] = true
-				}
-			}
-		case len(l.chain) == 3 && l.chain[2] == "-" && l.plain:
-			l.key = strings.Trim(l.key, `'"`)
-			named = append(named, l)
-		case len(l.chain) == 3 && l.key == "match":
-			kinds[l.chain[1]] = strings.Trim(l.value, `'"`)
-		case len(l.chain) == 3 && l.key == "ignore_missing":
-			lenient[l.chain[1]] = true
-		}
-	})
-	for _, l := range named {
-		if !r.pillar || !lenient[l.chain[1]] {
-			tree.look(l.chain[0], l.key, l.number, note)
-		}
-	}
-	groups := target.Nodegroups{}
-	if c.master != nil {
-		for k, v := range c.master.opts.Dict("nodegroups").All() {
-			groups[value.Str(k)] = v
-		}
-	}
-	for tgt, number := range targets {
-		kind := kinds[tgt]
-		if kind == "" {
-			kind = "compound"
-		}
-		if _, err := groups.Parse(kind, tgt, ""); err != nil {
-			why := fmt.Sprintf("the target (match: %s) is malformed: %v", kind, err)
-			if !slices.Contains(matchers, kind) {
-				why = fmt.Sprintf("there is no type of targets %.80q%s", kind, near(kind, matchers))
-			}
-			note(tgt, number, why)
-		}
-	}
-}
-
 // matchers are the types of targets.
 var matchers = strings.Fields("compound compound_pillar_exact glob grain grain_pcre ipcidr list nodegroup pcre pillar pillar_exact pillar_pcre range")
 
@@ -133,6 +64,74 @@ func (n *slsNames) hasEnv(env string) bool {
 	}
 	envs := n.envs()
 	return slices.Contains(envs, env) || slices.Contains(envs, "__env__")
+}
+
+// topFile checks the targets of a top file, and whether the SLS files that it names exist.
+func (n *slsNames) topFile(path, source string) {
+	note := func(name string, line int, why string) {
+		n.c.add(Finding{Kind: KindTopFile, Name: name, Places: places(path, line), Why: why})
+	}
+	targets, kinds := map[string]int{}, map[string]string{}
+	var named []line             // the SLS files
+	lenient := map[string]bool{} // targets whose files may be missing
+	outline(source, func(l line) {
+		if strings.Contains(strings.Join(l.chain, "")+l.key+l.value, hole) {
+			return
+		}
+		switch {
+		case len(l.chain) == 0:
+			if env := strings.Trim(l.key, `'"`); !l.plain && env != "include" && !n.hasEnv(env) {
+				note(env, l.number, "no root directory is configured for this environment"+near(env, n.envs()))
+			}
+		case len(l.chain) == 1 && !l.plain && !l.item:
+			targets[l.key] = l.number
+			items, err := flow(l.value)
+			if l.value == "" || err != nil {
+				return
+			}
+			for _, it := range items {
+				if name, ok := it.(string); ok {
+					named = append(named, line{number: l.number, chain: []string{l.chain[0], l.key}, key: name})
+				}
+				if d, ok := it.(*value.Dict); ok && d.Str("match") != "" {
+					kinds[l.key] = d.Str("match")
+				} else if ok && value.Truth(d.At("ignore_missing")) {
+					lenient[l.key] = true
+				}
+			}
+		case len(l.chain) == 3 && l.chain[2] == "-" && l.plain:
+			l.key = strings.Trim(l.key, `'"`)
+			named = append(named, l)
+		case len(l.chain) == 3 && l.key == "match":
+			kinds[l.chain[1]] = strings.Trim(l.value, `'"`)
+		case len(l.chain) == 3 && l.key == "ignore_missing":
+			lenient[l.chain[1]] = true
+		}
+	})
+	for _, l := range named {
+		if !n.root.pillar || !lenient[l.chain[1]] {
+			n.look(l.chain[0], l.key, l.number, note)
+		}
+	}
+	groups := target.Nodegroups{}
+	if n.c.master != nil {
+		for k, v := range n.c.master.opts.Dict("nodegroups").All() {
+			groups[value.Str(k)] = v
+		}
+	}
+	for tgt, number := range targets {
+		kind := kinds[tgt]
+		if kind == "" {
+			kind = "compound"
+		}
+		if _, err := groups.Parse(kind, tgt, ""); err != nil {
+			why := fmt.Sprintf("the target (match: %s) is malformed: %v", kind, err)
+			if !slices.Contains(matchers, kind) {
+				why = fmt.Sprintf("there is no type of targets %.80q%s", kind, near(kind, matchers))
+			}
+			note(tgt, number, why)
+		}
+	}
 }
 
 // look reports an SLS file that does not exist.

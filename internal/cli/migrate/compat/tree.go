@@ -43,7 +43,7 @@ func (c *checker) findRoots() error {
 			case errors.Is(err, os.ErrPermission):
 				c.unread(dir, cause(err))
 			default:
-				c.noRoot(dir, pillar)
+				installed{c}.noRoot(dir, pillar)
 			}
 			return nil
 		}
@@ -78,13 +78,14 @@ func (c *checker) findRoots() error {
 }
 
 // noRoot records a directory that an option names and that does not exist.
-func (c *checker) noRoot(dir string, pillar bool) {
+func (k installed) noRoot(dir string, pillar bool) {
+	c := k.c
 	key := "file_roots"
 	if pillar {
 		key = "pillar_roots"
 	}
 	if o, set := c.master.tree.Origin(key); set {
-		file, line := installed{c}.part(c.master.tree, key, dir)
+		file, line := k.part(c.master.tree, key, dir)
 		c.add(Finding{Kind: KindRoot, Name: dir, Places: places(cmp.Or(file, o.File), line), Why: key + " names this directory, which does not exist"})
 	}
 }
