@@ -229,6 +229,7 @@ func TestNamesEverywhere(t *testing.T) {
 		"salt/broken.sls":  "a:\n  test.nop: []\n b: [\n",
 		"salt/latin.sls":   "a:\n  test.nop:\n    - name: \xe4\n",
 		"salt/unknown.sls": "a:\n  nosuch_state.done: []\n",
+		"salt/serial.sls":  "/x:\n  file.serialize:\n    - dataset_pillar: a:b\n/y:\n  file.serialize:\n    - dataset: {}\n",
 		"pillar/sched.sls": "schedule:\n  job:\n    function: nosuch.six\n    returner: kafka\nmine_functions:\n  nosuch.seven: []\n  al:\n" +
 			"    - mine_function: nosuch.eight\n  ca.crt:\n    mine_function: test.ping\n",
 		"pillar/beacon.sls": "beacons:\n  journald: []\n  load: []\n  own:\n    - beacon_module: watchdog\n",
@@ -252,7 +253,7 @@ func TestNamesEverywhere(t *testing.T) {
 		"state nosuch_state.done salt/unknown.sls:2", "function service.running salt/proxy.sls:2",
 		"missing function nosuch.six pillar/sched.sls:3", "missing returner kafka pillar/sched.sls:4", "missing function nosuch.seven pillar/sched.sls:6",
 		"missing function nosuch.eight pillar/sched.sls:8", "missing beacon journald pillar/beacon.sls:2", "missing beacon watchdog pillar/beacon.sls:5",
-		"missing function mine.get pillar/mine.sls:1",
+		"missing function mine.get pillar/mine.sls:1", "difference argument file.serialize dataset_pillar salt/serial.sls:3",
 	} {
 		if !slices.Contains(got, want) {
 			t.Errorf("no %q", want)

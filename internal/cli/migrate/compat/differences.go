@@ -8,7 +8,7 @@ import (
 // Difference is an intended difference from Salt that affects installations that use one of its
 // names.
 type Difference struct {
-	// Kind is option, state, function, runner or beacon; Names are the affected names. A name that
+	// Kind is option, state, argument (STATE ARGUMENT), function, runner or beacon; Names are the affected names. A name that
 	// ends in "." means all functions of a module.
 	Kind  string
 	Names []string
@@ -45,6 +45,8 @@ var differences = []Difference{
 	{"runner", []string{"auth."}, "runners `auth.*`", "events and the job cache omit the arguments, and the job cache the return"},
 	{"runner", []string{"match.compound_matches"}, "runner `match.compound_matches`", "a minion whose data the master does not have never matches"},
 	{"runner", []string{"salt.cmd"}, "`salt-run salt.cmd`", "runs read-only functions alone"},
+	{"argument", []string{"file.serialize dataset_pillar"}, "state `file.serialize` onto a directory or device, or with a `dataset_pillar`",
+		"fails if the pillar key is missing; Salt writes an empty text"},
 	{"state", []string{"salt.parallel_runners"}, "`salt.parallel_runners`", "works; in 3007 it always fails with a traceback"},
 }
 

@@ -422,6 +422,9 @@ func (c *checker) low(f *state.Func, full string, low *value.Dict, where func(ar
 	}
 	for k := range low.All() {
 		if arg, ok := k.(string); ok && !state.Internal(k) {
+			for _, p := range where(arg) {
+				c.differs("argument", full+" "+arg, p.File, p.Line)
+			}
 			if p, declared := f.Param(arg); declared && p.Ignored != "" {
 				add(arg, "has no effect: "+p.Ignored, false)
 			}
