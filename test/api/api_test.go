@@ -160,6 +160,8 @@ func TestRights(t *testing.T) {
 		"GET /v1/files":               {401, 401, 401, 403, 403, 200},
 		"GET /v1/schedules":           {401, 401, 401, 403, 403, 200},
 		"POST /v1/schedules":          {401, 401, 401, 400, 400, 400}, // without a body
+		"GET /v1/mine":                {401, 401, 401, 404, 404, 404},
+		"GET /v1/mine/{id}":           {401, 401, 401, 403, 403, 200},
 		"GET /v1/pillar":              {401, 401, 401, 404, 404, 404},
 		"GET /v1/pillar/{id}":         {401, 401, 401, 403, 403, 200},
 		"POST /v1/jobs":               {401, 401, 401, 400, 400, 400}, // without a body

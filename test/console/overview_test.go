@@ -89,6 +89,14 @@ func TestFailoverIsSeen(t *testing.T) {
 	two.until("the earlier changes are listed", `document.querySelectorAll("#moves tbody tr").length === 3`)
 	two.sees("key waits")
 
+	// The page of a minion shows each of its changes of masters, and its masters now.
+	two.page("#/minions/w1")
+	two.until("its changes", `[...document.querySelectorAll("#connections tr[data-to]")].map((r) => r.cells[1].textContent).join() ===
+		args[0] + ",first connection"`, one.master.Host)
+	two.until("its masters", `document.querySelector("#connections tr[data-link=m2]").innerText.includes("connected") &&
+		!document.querySelector("#connections tr[data-link='" + args[0] + "']").innerText.includes("\u2713")`, one.master.Host)
+	two.page("#/overview")
+
 	// A minion that stops is shown, too.
 	nodes[2].Kill()
 	two.held("m2", 2)

@@ -48,6 +48,10 @@ type Console struct {
 	History History
 	// Stores returns what the stores of the master take; nil where no master runs.
 	Stores func() StoreUsage
+	// KeyOf returns the fingerprint of the accepted key of a minion, "" if there is none; nil where no master runs.
+	KeyOf func(id string) string
+	// Beacons returns a new map of the events of each beacon of a minion by its name; nil where no master runs.
+	Beacons func(id string) map[string]BeaconEvents
 }
 
 func init() { runners.Register(FleetModule, fleetModule) }
@@ -67,7 +71,12 @@ standby: those that it keeps as standby. keys_waiting is the number of keys that
 
 severity is the worst outcome of a minion's last runs of states: failed, not_returned, drift, changed, clean or unknown.`,
 			fn.Example("salt-run fleet.minions"), fn.Example("salt-run fleet.minions search=web state=down limit=20")),
-		fn.Of("minion", f.minion, `Return the grains of an accepted minion, its masters, and its last runs of states.`, fn.Example("salt-run fleet.minion web1")),
+		fn.Of("minion", f.minion, `Return the grains of an accepted minion, its masters, its last runs of states, its key, its beacons, and the names in its mine.
+
+links has each master that the minion has reported, with its state and since when. moves are its last changes of masters, the newest first, as far as this
+master took the reports. beacons are those in its pillar, and those of which events arrived since this master started.`,
+			fn.Example("salt-run fleet.minion web1")),
+		fn.Of("mine", f.mine, `Return the mine data of a minion. Large values are left out (cut).`, fn.Example("salt-run fleet.mine web1")),
 		fn.Of("moves", f.moves, `Return the last change of its master of each accepted minion whose last one was no first connection, the newest first.
 
 Minions report them, also to masters that start later. seconds is the time without a master.`,
@@ -151,6 +160,8 @@ type picture struct {
 	away    map[string]string // masters that minions cannot reach, with the reason
 	known   map[string]string // master ids by the names that minions use
 	changes map[string]*StandingChange
+	reports map[string]Standing
+	display func(m StandingMaster) string // the id of a master that a minion names
 	hot     []HotMaster
 	waiting int // keys that wait for a decision at this master
 }
@@ -186,7 +197,8 @@ func (f fleet) picture(ctx context.Context, own string) (*picture, error) {
 	there, holders, standings := f.Connected(), f.Holders(), f.Standings(ctx, ids)
 	names := f.names(own, hot)
 	p := &picture{ids: ids, links: make(map[string]minionLink, len(ids)), away: map[string]string{}, known: map[string]string{},
-		changes: map[string]*StandingChange{}, hot: hot}
+		changes: map[string]*StandingChange{}, hot: hot, reports: standings,
+		display: func(m StandingMaster) string { return names(m, f.cluster == nil) }}
 	if p.waiting, err = f.keys.Count(keystore.Pending); err != nil {
 		return nil, err
 	}
@@ -533,33 +545,6 @@ func counted(m map[string]int64) *value.Dict {
 		d.Set(k, m[k])
 	}
 	return d
-}
-
-type idArgs struct {
-	ID string `salt:"id" doc:"id of the minion"`
-}
-
-func (f fleet) minion(ctx context.Context, c *fn.Call, a idArgs) (*value.Dict, error) {
-	p, err := f.picture(ctx, c.ID)
-	if err != nil {
-		return nil, err
-	}
-	l, ok := p.links[a.ID]
-	if !ok {
-		return nil, salt.Errorf(salt.NotFound, "there is no accepted minion %.200q", a.ID)
-	}
-	d := l.dict()
-	d.Insert(0, "id", a.ID)
-	if ch := p.changes[a.ID]; ch != nil {
-		d.Set("changed", ch.dict())
-	}
-	d.Update(f.runsOf(a.ID))
-	grains := f.cache.MinionData(a.ID).Grains
-	d.Set("grains", grains)
-	if grains == nil {
-		d.Set("grains", value.NewDict(0))
-	}
-	return d, nil
 }
 
 func (ch *StandingChange) dict() *value.Dict {

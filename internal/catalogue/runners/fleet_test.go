@@ -231,3 +231,48 @@ func TestFleetStates(t *testing.T) {
 		t.Errorf("one minion: %s", got)
 	}
 }
+
+// TestFleetMinion: the page of a minion has its links, moves, key, beacons and mine.
+func TestFleetMinion(t *testing.T) {
+	h := newHouse(t)
+	at := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
+	h.standing = map[string]Standing{"alpha": {Mode: "failover", At: time.Now(), Masters: []StandingMaster{
+		{Master: "one", State: "connected", Here: true, Since: at}, {Master: "two", State: "standby", Jobs: true}},
+		Moves: []StandingChange{{From: "two", To: "one", Reason: "closed", Seconds: 1.5, At: at}, {To: "two", Reason: "first connection", At: at}}}}
+	pillar := value.DictOf("beacons", value.DictOf("enabled", true, "disk", value.ListOf(value.DictOf("interval", 5), value.DictOf("token", "s3cret")),
+		"load", value.DictOf("enabled", false)))
+	if err := h.deps.Cache.StoreMinion("alpha", cache.Minion{Grains: value.DictOf("id", "alpha"), Pillar: pillar}); err != nil {
+		t.Fatal(err)
+	}
+	entry := value.DictOf("__data__", "b", "__saltmine_acl__", 1, "allow_tgt", "web*")
+	mine := value.DictOf("plain.fun", "a", "limited.fun", entry, "large.fun", strings.Repeat("x", maxMineValue))
+	if err := h.deps.Cache.Store("minions/alpha", "mine", mine); err != nil {
+		t.Fatal(err)
+	}
+	got := h.text("fleet.minion alpha")
+	for _, want := range []string{
+		`'since': '2026-03-01T12:00:00Z', 'mode': 'failover'`,
+		`'links': [{'master': 'vm_master', 'name': 'one', 'state': 'connected', 'here': True, 'since': '2026-03-01T12:00:00Z'}, ` +
+			`{'master': 'two', 'name': 'two', 'state': 'standby', 'here': False, 'jobs': True}]`,
+		`'moves': [{'from': 'two', 'to': 'one', 'reason': 'closed', 'seconds': 1.5, 'at': '2026-03-01T12:00:00Z'}, {'from': None, 'to': 'two'`,
+		`'key': {'fingerprint': 'finger of alpha'}`,
+		`'beacons': [{'name': 'disk', 'source': 'pillar', 'enabled': True, 'interval': 5}, {'name': 'load', 'source': 'pillar', 'enabled': False, ` +
+			`'events': 3, 'last': '2026-03-01T12:00:00Z'}, {'name': 'own', 'source': 'events', 'events': 1, 'last': '2026-03-01T12:00:00Z'}]`,
+		`'mine': [{'name': 'plain.fun', 'bytes': 3}, {'name': 'limited.fun', 'bytes': 3, 'allow_tgt': 'web*'}, {'name': 'large.fun', 'bytes': 65538}]`,
+	} {
+		if !strings.Contains(got, want) {
+			t.Errorf("%s lacks\n%s", got, want)
+		}
+	}
+	if strings.Contains(got, "s3cret") {
+		t.Errorf("the settings of a beacon are shown: %s", got)
+	}
+	if got, want := h.text("fleet.mine alpha"), `{'id': 'alpha', 'mine': {'plain.fun': 'a', 'limited.fun': 'b'}, 'cut': ['large.fun']}`; got != want {
+		t.Errorf("%s, want\n%s", got, want)
+	}
+	for _, line := range []string{"fleet.mine delta", "fleet.minion delta"} {
+		if got := h.text(line); !strings.Contains(got, `there is no accepted minion "delta"`) {
+			t.Errorf("%s: %s", line, got)
+		}
+	}
+}

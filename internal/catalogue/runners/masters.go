@@ -19,6 +19,8 @@ type Standing struct {
 	Masters []StandingMaster
 	// Last is the last change of the master in failover mode, nil for none.
 	Last *StandingChange
+	// Moves are the last changes that the master has taken, the newest first.
+	Moves []StandingChange
 	// At is the time of the report.
 	At time.Time
 }

@@ -75,7 +75,10 @@ func newHouse(t *testing.T) *house {
 		Wheels: func() *value.Dict { return value.DictOf("key.accept", "Accept keys.") },
 		Jobs:   JobStores{Jobs: h.jobs, Running: func() []*value.Dict { return h.runs }}, Keys: keys, Cache: c, Minions: theMinions{h}, Targets: theTargets{},
 		Client: client.New(o, "master", in, in, log), Bus: h.bus,
-		Console: Console{States: h.states},
+		Console: Console{States: h.states, KeyOf: func(id string) string { return "finger of " + id }, Beacons: func(string) map[string]BeaconEvents {
+			at := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
+			return map[string]BeaconEvents{"load": {Count: 3, Last: at}, "own": {Count: 1, Last: at}}
+		}},
 	}
 	if h.reg, err = fn.NewRegistry(nil, New(h.deps)...); err != nil {
 		t.Fatal(err)

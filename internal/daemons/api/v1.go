@@ -55,6 +55,7 @@ var readings = map[string]reading{
 	"/v1/history": {about: "The number of runs of states on each day by outcome; the runs of one day; or those of one minion.",
 		runners: []string{"fleet.history", "fleet.runs"}, segments: []string{"id"}, allows: []string{"days", "day", "outcome", "after", "limit"},
 		below: []string{"outcome", "after", "limit"}},
+	"/v1/mine": {about: "The mine data of a minion.", runners: []string{"", "fleet.mine"}, segments: []string{"id"}},
 	"/v1/moves": {about: "The last change of its master of each minion, the newest first.", runners: []string{"fleet.moves"},
 		allows: []string{"offset", "limit"}},
 	"/v1/preview": {about: "The minions that a target selects.", runners: []string{"fleet.preview"}, allows: []string{"tgt", "tgt_type"}},
@@ -134,6 +135,9 @@ func (v *v1) read(r reading) handler {
 		}
 		var allowed []string
 		runner := r.runners[len(c.rest)]
+		if runner == "" {
+			return nil, &failure{http.StatusNotFound, "this path needs the " + r.segments[0] + " of a minion behind it"}
+		}
 		switch len(c.rest) {
 		case 0:
 			allowed = r.allows

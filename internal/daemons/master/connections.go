@@ -82,6 +82,7 @@ func (s *connectionReports) take(c *channel.Call) {
 	if s.byID == nil {
 		s.byID = map[string]runners.Standing{}
 	}
+	st.Moves = movesWith(s.byID[c.ID].Moves, st.Last)
 	s.byID[c.ID] = st
 	s.mu.Unlock()
 	answer := value.DictOf("key", channel.KeyTag(s.publishKey()))
@@ -94,6 +95,17 @@ func (s *connectionReports) take(c *channel.Call) {
 		}
 	}
 	c.Reply(answer)
+}
+
+// maxMoves bounds the changes of masters that are kept of one minion.
+const maxMoves = 20
+
+// movesWith returns the changes of masters of a minion, the newest first, after a report whose last change is last: minions repeat it.
+func movesWith(old []runners.StandingChange, last *runners.StandingChange) []runners.StandingChange {
+	if last == nil || len(old) > 0 && old[0].At.Equal(last.At) && old[0].To == last.To {
+		return old
+	}
+	return append([]runners.StandingChange{*last}, old[:min(len(old), maxMoves-1)]...)
 }
 
 // members sends a minion the list of the cluster's masters (_brine_members),
@@ -153,6 +165,7 @@ func (s *connectionReports) collect(ctx context.Context, ids []string) map[strin
 			}
 			st := parseStanding(d)
 			if mine, ok := out[id]; !ok || st.At.After(mine.At) {
+				st.Moves = movesWith(mine.Moves, st.Last)
 				out[id] = st
 			}
 		}

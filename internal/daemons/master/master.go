@@ -99,6 +99,7 @@ type services struct {
 	console                 *consoleStore // nil without console_store
 	approvals               *approvals
 	addresses               *addresses
+	beacons                 *beaconEvents
 	reconnects              *reconnects
 	presence                *presence
 	departures              *departures

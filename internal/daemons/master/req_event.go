@@ -22,6 +22,7 @@ type events struct {
 	cluster   *cluster.Cluster // nil without a cluster
 	queue     *queue
 	addresses *addresses
+	beacons   *beaconEvents
 	syndics   *syndics
 	jobs      jobStore
 	log       *slog.Logger
@@ -160,6 +161,7 @@ func (e *events) fire(id, tag string, data *value.Dict) {
 		return
 	}
 	e.bus.Fire(tag, data)
+	e.beacons.note(tag)
 	if tag == salt.Tag("minion", id, "start") {
 		e.log.Debug("minion started", "minion", id)
 		e.syndics.minion(id)

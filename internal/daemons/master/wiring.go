@@ -28,6 +28,7 @@ import (
 	"brine/internal/host"
 	"brine/internal/host/counters"
 	"brine/internal/net/channel"
+	"brine/internal/net/crypt"
 	"brine/internal/net/discovery"
 	"brine/internal/net/event"
 	"brine/internal/net/remote"
@@ -274,6 +275,7 @@ func (m *Master) bindPublishers() error {
 	current := func() *channel.PublishServer { return m.publish }
 	identify := channel.Identifier(current, acceptedKeys{m.keys}, m.log)
 	m.addresses = &addresses{guests: newGuests()}
+	m.beacons = &beaconEvents{}
 	for _, l := range m.cfg.Listen {
 		o := l.Options
 		o.Guests = m.addresses.guests
@@ -471,8 +473,8 @@ func (m *Master) handlers() handlers {
 			runs: m.lastRuns, traces: traces{m.cfg.ID, m.cfg.Tracer}, repeat: m.eventIPC.Repeat,
 		},
 		events: &events{
-			settings: m.settings, bus: m.bus, cluster: m.cluster, queue: m.queue, addresses: m.addresses, syndics: m.syndics, jobs: m.jobs, log: m.log,
-			refused: limited(),
+			settings: m.settings, bus: m.bus, cluster: m.cluster, queue: m.queue, addresses: m.addresses, beacons: m.beacons, syndics: m.syndics, jobs: m.jobs,
+			log: m.log, refused: limited(),
 		},
 		data: m.data,
 		files: &fileRoutes{
@@ -554,7 +556,15 @@ func (m *Master) newRunners() (*fn.Registry, error) {
 		Console: runners.Console{States: m.lastRuns, Hot: m.hot.shown(), Saved: m.hot.saving(m.saved), History: pastRuns{m.lastRuns.past, m.console},
 			Stores: (&storeUsage{
 				id: m.cfg.ID, cacheDir: m.cfg.CacheDir, own: m.own.dir, jobs: m.jobs, keep: m.cfg.Jobs.Keep(), sinks: m.sinks, console: m.console, runs: m.lastRuns,
-			}).now},
+			}).now,
+			KeyOf: func(id string) string {
+				pub, err := m.keys.Read(keystore.Accepted, id)
+				if err != nil {
+					return ""
+				}
+				return crypt.Fingerprint([]byte(pub), m.cfg.Options.HashType)
+			},
+			Beacons: m.beacons.of},
 		Targets: m.targets,
 		Client:  client.New(m.cfg.Client, value.Str(m.cfg.Opts.At("conf_file")), here, here, m.log),
 		Bus:     m.bus,

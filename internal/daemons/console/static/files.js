@@ -59,7 +59,7 @@ export function pillarOf(id) {
     e.preventDefault();
     try {
       const d = await read("pillar/" + address(minion.value.trim()));
-      fill(place, h("p", { class: "quiet" }, "The path of a key is its title. Values that look like secrets are hidden."), Object.keys(d.pillar || {}).length > 0 ? tree(d.pillar, true) : h("p", { class: "quiet" }, "The pillar is empty."));
+      fill(place, h("p", { class: "quiet" }, "The path of a key is its title. Values that look like secrets are hidden."), Object.keys(d.pillar || {}).length > 0 ? tree(d.pillar, { masked: true, paths: true }) : h("p", { class: "quiet" }, "The pillar is empty."));
     } catch (x) {
       fill(place, h("p", { class: "error", role: "alert" }, x.message));
     }

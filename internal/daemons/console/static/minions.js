@@ -1,10 +1,7 @@
 import { h, fill, table, row, stateOf, severityOf, severities, status, tools } from "./dom.js";
-import { store, watch } from "./store.js";
+import { watch } from "./store.js";
 import { look } from "./api.js";
-import { tree } from "./result.js";
-import { address, date, plain, when } from "./text.js";
-import { pillarOf } from "./files.js";
-import { jobRows } from "./jobs.js";
+import { address, date, plain } from "./text.js";
 import { viewBox } from "./saved.js";
 import { handOver } from "./run.js";
 
@@ -86,55 +83,10 @@ export function minions(main, { query, user }) {
   return () => { over = true; clearTimeout(due); clearTimeout(typing); end(); };
 }
 
-// minion shows one minion: its masters, its last jobs and its grains.
-export function minion(main, { part: id, user }) {
-  const about = h("div", { class: "card" }), states = h("div", { id: "states" }), grains = h("div", { class: "card" }), last = h("div", {}), error = h("p", { class: "error" });
-  let over = false;
-  const link = () => {
-    const m = store.minions.get(id);
-    if (m) fill(about.firstChild || about.appendChild(h("p", { id: "link" })), stateOf(m.state), " ", m.by.length > 0 && "Masters: " + m.by.join(", "),
-      m.standby && m.standby.length > 0 && ". Standby: " + m.standby.join(", "));
-  };
-  const load = async () => {
-    try {
-      const d = await look("minion", { id });
-      if (over) return;
-      fill(about, h("p", { id: "link" }));
-      store.minions.set(id, { state: d.state, by: d.by, standby: d.standby });
-      link();
-      if (d.changed) {
-        about.append(h("p", { class: "quiet" }, "Last change of the master: " + (d.changed.from || "none") + " to " + d.changed.to + " at " + when(d.changed.at) + ", " + d.changed.reason));
-      }
-      fill(states, runs(d));
-      fill(grains, Object.keys(d.grains).length ? tree(d.grains) : h("p", { class: "quiet" }, "The master has no grains of this minion."));
-    } catch (e) {
-      fill(error, e.message);
-    }
-  };
-  const loadJobs = async () => {
-    if (!user.may["runner.fleet.jobs"]) return;
-    try {
-      const d = await look("jobs", { minion: id, limit: 20 });
-      if (!over) fill(last, jobRows(d.rows));
-    } catch (e) {
-      fill(last, h("p", { class: "error" }, e.message));
-    }
-  };
-  fill(main, h("h1", { class: "data" }, id), error, about,
-    user.commands && h("p", {}, h("a", { href: "#/run?tgt=" + address(id) + "&tgt_type=list" }, "Run a function on it")),
-    h("h2", {}, "Last runs of states"), states, user.may["runner.fleet.runs"] && h("p", {}, h("a", { href: "#/history/" + address(id) }, "All runs of states")), user.may["runner.fleet.jobs"] && h("h2", {}, "Last jobs"), last, h("h2", {}, "Grains"), grains,
-    user.may["runner.pillar.show_pillar"] && [h("h2", {}, "Pillar"), pillarOf(id)],
-    user.may["runner.fleet.schedules"] && h("p", {}, h("a", { href: "#/schedules?minion=" + address(id) }, "Its schedules")));
-  load();
-  loadJobs();
-  const ends = [watch("topology", link)];
-  return () => { over = true; ends.forEach((end) => end()); };
-}
-
 const outcomes = { failed: ["failed", "failed"], drift: ["waiting", "would change"], changed: ["changed", "changed"] };
 
-// runs shows the last run of states that applied something, and the last one with test=True.
-function runs(d) {
+// runsOf shows the last run of states that applied something, and the last one with test=True.
+export function runsOf(d) {
   if (!d || (!d.applied && !d.tested)) return h("p", { class: "quiet" }, "The master knows of no run of states of this minion.");
   const one = (title, r) => r && h("div", { class: "card" }, h("h3", {}, title), h("p", {}, h("a", { href: "#/jobs/" + address(r.jid) }, date(r.time) || r.jid), " ", h("span", { class: "data" }, r.fun + " " + (r.mods || []).join(","))),
     h("p", {}, [["failed", r.failed, "failed"], ["waiting", r.would_change, "would change"], ["changed", r.changed, "changed"], ["ok", r.ok, "in order"]].filter(([, n]) => n > 0).map(([k, n, w]) => [status(k, n + " " + w), " "]), r.broken && status("failed", "ended before any state")),

@@ -1,15 +1,15 @@
 // What minions return, as elements.
 
-import { h, status } from "./dom.js";
+import { h, ask, say, status } from "./dom.js";
 import { plain, visible } from "./text.js";
 
 const maxNodes = 3000; // elements of one value
 
 // tree shows a value. Maps and lists below the first level can be closed. With masked the values of
 // keys that look like secrets are shown only when the user asks. The title of a key is its path, as
-// pillar.get and grains.get take it.
-export function tree(v, masked) {
-  const room = { n: maxNodes, masked };
+// pillar.get and grains.get take it; with paths a press on a value without parts copies it.
+export function tree(v, { masked = false, paths = false } = {}) {
+  const room = { n: maxNodes, masked, paths };
   return node(v, room, 0, "");
 }
 
@@ -19,6 +19,18 @@ const secret = /passw|passphrase|secret|token|private|credential|api_?key|(^|_)k
 function mask(make, key) {
   const b = h("button", { type: "button", class: "masked", "aria-label": "Show the value of " + key, on: { click: () => b.replaceWith(make()) } }, "\u2022\u2022\u2022 show");
   return b;
+}
+
+// copy puts a text on the clipboard. Browsers offer that only to pages by TLS and of this machine; the text is selected in a dialog elsewhere.
+async function copy(text) {
+  try {
+    await navigator.clipboard.writeText(text);
+    say("Copied: " + text);
+  } catch {
+    const field = h("input", { class: "data", id: "copied", readonly: true, value: text, "aria-label": "Path" });
+    ask("Path", h("div", {}, field));
+    field.select();
+  }
 }
 
 function node(v, room, depth, path) {
@@ -35,13 +47,14 @@ function node(v, room, depth, path) {
       break;
     }
     const place = path + (path && ":") + (k === "-" ? i : k);
-    const key = h("span", { class: "key data", title: visible(place) }, k === "-" ? "- " : k + ": ");
+    const plainKey = h("span", { class: "key data", title: visible(place) }, k === "-" ? "- " : k + ": ");
+    const deep = x !== null && typeof x === "object" && Object.keys(x).length > 0;
+    const key = room.paths && k !== "-" && !deep ? h("button", { type: "button", class: "key data copy", title: visible("Copy the path " + place), on: { click: () => copy(place) } }, k + ":") : plainKey;
     if (room.masked && k !== "-" && secret.test(k)) {
       list.append(h("li", {}, key, mask(() => node(x, room, depth + 1, place), k)));
       continue;
     }
-    const inner = x !== null && typeof x === "object" && Object.keys(x).length > 0;
-    if (inner && k !== "-" && depth < 12) {
+    if (deep && k !== "-" && depth < 12) {
       list.append(h("li", {}, h("details", { open: Object.keys(x).length <= 8 }, h("summary", {}, key), node(x, room, depth + 1, place))));
     } else if (depth >= 12) {
       list.append(h("li", {}, key, h("span", { class: "data" }, plain(x).slice(0, 300))));

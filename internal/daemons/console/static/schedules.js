@@ -8,12 +8,22 @@ import { address, date, plain } from "./text.js";
 const heads = ["Minion", "Name", "Function", "When", "Last run", "Next run", "From", "Actions"];
 const pageSize = 200;
 
+// ruleOf tells when an entry runs.
+const ruleOf = (s) => [s.every && "every " + s.every + " s", s.cron && "cron " + plain(s.cron), s.when && "at " + plain(s.when), s.once && "once at " + plain(s.once), s.range && "in " + plain(s.range)].filter(Boolean).join(", ");
+const stateOf = (s) => (s.problem ? status("failed", s.problem) : s.enabled === false ? status("offline", "disabled") : ruleOf(s));
+const lastOf = (s) => (s.last ? h("a", { href: "#/jobs/" + address(s.last.jid) }, plain(s.last.time)) : "");
+const nextOf = (s) => (s.next ? date(s.next) || plain(s.next) : "");
+
+// scheduleRows is the table of the entries of one minion.
+export function scheduleRows(rows) {
+  return table("Its schedule", ["Name", "Function", "When", "Last run", "Next run", "From"], rows.map((s) => row([h("span", { class: "data" }, s.name), h("span", { class: "data" }, s.fun), stateOf(s), lastOf(s), nextOf(s), s.source], { "data-name": s.name })));
+}
+
 export function schedules(main, { query, user }) {
   const list = h("div", { id: "list" }), error = h("p", { class: "error", role: "alert" }), summary = h("p", { class: "quiet", role: "status" }), pager = h("div", { class: "fields" });
   const search = h("input", { class: "filter", id: "f-search", value: query.get("search") || "" }), minion = h("input", { id: "f-minion", value: query.get("minion") || "" });
   const columns = tools("Schedules", heads, () => list.querySelector("table"));
   let over = false, asked = 0, typing = null, offset = 0;
-  const rule = (s) => [s.every && "every " + s.every + " s", s.cron && "cron " + plain(s.cron), s.when && "at " + plain(s.when), s.once && "once at " + plain(s.once), s.range && "in " + plain(s.range)].filter(Boolean).join(", ");
   const start = async (s) => {
     if (!await ask("Run now", h("p", {}, "Run ", h("strong", { class: "data" }, s.name), " on ", h("strong", { class: "data" }, s.minion), " now?"), "Run")) return;
     try {
@@ -34,8 +44,7 @@ export function schedules(main, { query, user }) {
       fill(summary, d.matched + " entries. The pillars of " + d.pillar_known + " of " + d.minions + " minions are known; entries of a minion's own configuration are seen only when they have run.");
       fill(list, d.rows.length === 0 ? h("p", { class: "quiet" }, "No schedule is known.") : table("Schedules", heads, d.rows.map((s) => row([
         h("a", { href: "#/minions/" + address(s.minion) }, s.minion), h("span", { class: "data" }, s.name), h("span", { class: "data" }, s.fun),
-        s.problem ? status("failed", s.problem) : s.enabled === false ? status("offline", "disabled") : rule(s), s.last ? h("a", { href: "#/jobs/" + address(s.last.jid) }, plain(s.last.time)) : "",
-        s.next ? date(s.next) || plain(s.next) : "", s.source, user.commands && s.source === "pillar" && !s.problem ? h("button", { type: "button", class: "now", "aria-label": "Run " + s.name + " on " + s.minion + " now", on: { click: () => start(s) } }, "Run now") : ""],
+        stateOf(s), lastOf(s), nextOf(s), s.source, user.commands && s.source === "pillar" && !s.problem ? h("button", { type: "button", class: "now", "aria-label": "Run " + s.name + " on " + s.minion + " now", on: { click: () => start(s) } }, "Run now") : ""],
       { "data-name": s.name, "data-minion": s.minion }))));
       columns.apply();
       const page = (text, to, off) => h("button", { type: "button", disabled: off, on: { click: () => { offset = to; load(); } } }, text);
