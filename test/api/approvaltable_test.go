@@ -27,7 +27,8 @@ func TestApprovalTable(t *testing.T) {
 	db.Exec(t, "salt", "SET ROLE salt;\n"+string(statements))
 	with := func(conf string) string {
 		return strings.Replace(conf, "    admin:", "    bob: ['.*']\n    carol: ['.*']\n    eve: [{'gamma': ['.*']}]\n    admin:", 1) +
-			fmt.Sprintf("approval_above: 1\nconsole_store: pgjsonb\nreturner.pgjsonb.host: %s\nreturner.pgjsonb.port: %d\nreturner.pgjsonb.pass: %s\n",
+			fmt.Sprintf("approval_above: 1\nconsole_store: pgjsonb\nconsole_store_secret: 5ee6f5b3c9d1a0b72f4c8e6d9a1b3c5d\n"+
+				"returner.pgjsonb.host: %s\nreturner.pgjsonb.port: %d\nreturner.pgjsonb.pass: %s\n",
 				db.Host, db.Port, db.Password)
 	}
 	one, two := daemontest.Host(), daemontest.Host()
@@ -102,6 +103,32 @@ func TestApprovalTable(t *testing.T) {
 			want[words[w]] = "approved"
 		}
 	}
+	shown(want)
+
+	// Who can write to the table, but does not know the key of the masters, approves nothing and shows no job of its own: the row is restored.
+	forged := ask("forged")
+	want[forged] = "waiting"
+	shown(want)
+	const other = "00112233445566778899aabbccddeeff00112233"
+	db.Exec(t, "salt", `UPDATE console_approvals SET state = 'granted', decided_by = 'carol', version = nextval('console_approvals_version') WHERE id = '`+forged+`';
+		INSERT INTO console_approvals (id, home, owner, state, decided_by, minions, record, proof) SELECT '`+other+`', home, owner, state, decided_by, minions,
+		record, proof FROM console_approvals WHERE id = '`+forged+`'`)
+	eventually.Nil(t, time.Minute, "the row is restored", func() error {
+		if got := strings.TrimSpace(db.Exec(t, "salt", "SELECT state FROM console_approvals WHERE id = '"+forged+"'")); got != "waiting" {
+			return fmt.Errorf("%q", got)
+		}
+		return nil
+	})
+	shown(want)
+	db.Exec(t, "salt", `UPDATE console_approvals SET record = replace(record, 'forged', 'harmless'), version = nextval('console_approvals_version')
+		WHERE id = '`+forged+`'`)
+	eventually.Nil(t, time.Minute, "approved as it is", func() error {
+		if got := there("POST", forged); got != 200 {
+			return fmt.Errorf("%d", got)
+		}
+		return nil
+	})
+	words["forged"], want[forged] = forged, "approved"
 	shown(want)
 
 	// While the server is unreachable, what it has cannot be decided. What it never had can, at its own master.

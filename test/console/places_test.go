@@ -112,7 +112,9 @@ func TestAccess(t *testing.T) {
 	s.until("it is approved", `document.querySelector("tr[data-state=approved] a")`)
 	s.click("tr[data-state=approved] a")
 	s.sees("2 of 2 minions returned")
-	s.sees("by admin")
+	s.sees("by admin, approved by boss")
+	s.page("#/jobs")
+	s.until("the list has who approved", `[...document.querySelectorAll("tr[data-jid]")].some((r) => r.cells[4].innerText.includes("approved by boss"))`)
 	as("admin")
 	out, errs, _ := s.master.Run(daemontest.Brine, "salt", "-a", "sharedsecret", "--username=admin", "--password=s3cret", "*", "test.ping")
 	if !strings.Contains(out+errs, "a second user must approve it") {
@@ -121,6 +123,10 @@ func TestAccess(t *testing.T) {
 
 	s.page("#/audit")
 	s.sees("approved by boss")
+	s.until("the job that needed approval", `[...document.querySelectorAll("#list tr")].some((r) => r.innerText.includes("test.ping") &&
+		r.innerText.includes("needs approval"))`)
+	s.until("the approval", `[...document.querySelectorAll("#list tr")].some((r) => r.cells[1].innerText === "boss" &&
+		r.cells[3].innerText.includes("approvals.approve") && r.cells[3].innerText.includes("test.ping, asked by admin"))`)
 	s.sees("test.version")
 	s.picture("audit")
 	s.set("#f-user", "nobody*")

@@ -59,6 +59,15 @@ func CheckNewID(id string) error {
 	return nil
 }
 
+// ApprovedBy is the key of a job with the name of the second user who approved it.
+const ApprovedBy = "approved_by"
+
+// SamePerson reports whether two names of users may be those of one person, for whom an approval by the other name must not count: directories such
+// as LDAP ignore case and outer blanks.
+func SamePerson(a, b string) bool {
+	return strings.EqualFold(strings.TrimSpace(a), strings.TrimSpace(b))
+}
+
 // StandbyJobs is a key in a Brine master's answer to a minion's status report: true
 // if minions run the master's jobs while it is a standby.
 const StandbyJobs = "standby_jobs"

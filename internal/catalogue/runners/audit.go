@@ -39,7 +39,7 @@ return code is 1. here=True asks this master alone.`,
 type auditArgs struct {
 	User   string `salt:"user" doc:"glob for the user" default:"'*'"`
 	Fun    string `salt:"fun" doc:"glob for the function" default:"'*'"`
-	Result string `salt:"result" doc:"glob for the result: done, refused (unknown user), denied (no permission) or failed" default:"'*'"`
+	Result string `salt:"result" doc:"glob for the result: done, refused (unknown user), denied (no permission), needs approval (of a second user) or failed" default:"'*'"`
 	Limit  int    `salt:"limit" doc:"maximum number of records, up to 1000" default:"100"`
 	Here   bool   `salt:"here" doc:"only the records of this master" default:"false"`
 }

@@ -115,6 +115,9 @@ func Failed(ret *value.Dict) bool {
 func about(jid string, load *value.Dict) *value.Dict {
 	d := value.DictOf("jid", jid, "fun", load.At("fun"), "tgt", load.At("tgt"), "tgt_type", load.At("tgt_type"), "user", load.At("user"),
 		"time", startTime(jid))
+	if by := load.Str(salt.ApprovedBy); by != "" {
+		d.Set(salt.ApprovedBy, by)
+	}
 	arg, _ := bounded(load.At("arg"), maxArgs)
 	d.Set("arg", arg)
 	return d

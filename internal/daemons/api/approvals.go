@@ -208,7 +208,7 @@ func (a *approvals) take(c *call, state string) (*approval, error) {
 		return nil, errNone
 	case a.list[i].state != waiting:
 		return nil, &failure{http.StatusConflict, "this job no longer waits: it is " + a.list[i].state}
-	case state == starting && a.list[i].user == c.of.User:
+	case state == starting && salt.SamePerson(a.list[i].user, c.of.User):
 		return nil, &failure{http.StatusForbidden, "a user cannot approve its own job"}
 	}
 	p := a.list[i]

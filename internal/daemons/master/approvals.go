@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"log/slog"
 	"slices"
 	"strings"
 	"sync"
@@ -415,7 +416,7 @@ func (a *approvals) decidable(who *caller, id, state string) (*asked, error) {
 		return nil, salt.Errorf(salt.NotFound, "there is no such job, or you may not run its function on its minions")
 	case !a.waits(f.d):
 		return nil, salt.Errorf(salt.Invalid, "this job no longer waits: it is %.20s", f.d.State)
-	case state == approvalGranted && f.owner == who.name:
+	case state == approvalGranted && salt.SamePerson(f.owner, who.name):
 		return nil, salt.Errorf(salt.Invalid, "a user cannot approve its own job")
 	}
 	return f, nil
@@ -498,6 +499,9 @@ func (a *approvals) use(who *caller, id string, o *order, minions []string) (by 
 	if d.Home != "" && d.Home != a.store.By() {
 		return "", salt.Errorf(salt.Denied, "the approval is for a job that waits at the salt-api of %s, which starts it", d.Home)
 	}
+	if d.By == "" || salt.SamePerson(d.By, owner) {
+		return "", unfit
+	}
 	first, next := d.State == approvalGranted, d.State == approvalUsed && d.JID != "" && d.JID == o.JID
 	asked, chunk := d.orderOf()
 	var low wire.Low
@@ -547,6 +551,7 @@ func (a *approvals) same(asked, o *order, batch bool) bool {
 // never had. A nil *approvalTable has none.
 type approvalTable struct {
 	db      *consoledb.Store
+	proofs  approvalProofs
 	timeout time.Duration
 	log     *ratelimit.Log
 
@@ -557,6 +562,12 @@ type approvalTable struct {
 
 // approvalTableTime bounds a decision in the table.
 const approvalTableTime = 5 * time.Second
+
+// refuse logs that a row is not that of a master.
+func (t *approvalTable) refuse(row consoledb.Approval) {
+	t.log.Log(slog.LevelWarn, "ignoring a job or a decision in the console_store: no master with the key of this one has written it; "+
+		"masters with different keys need the same console_store_secret", "id", cut(row.ID), "home", cut(row.Home), "state", cut(row.State), "by", cut(row.By))
+}
 
 // inTable reports whether the decision on a job counts only if the console_store has it.
 func (a *approvals) inTable(f *asked) bool { return a.table != nil && (f.elsewhere || f.d.Shared) }
@@ -570,6 +581,15 @@ func (t *approvalTable) find(id string) *asked {
 	row, ok := t.rows[id]
 	t.mu.Unlock()
 	if !ok {
+		return nil
+	}
+	return t.read(row)
+}
+
+// read reads a row that a master has written; nil for others.
+func (t *approvalTable) read(row consoledb.Approval) *asked {
+	if !t.proofs.proves(row) {
+		t.refuse(row)
 		return nil
 	}
 	return readAsked(row)
@@ -612,17 +632,30 @@ func (t *approvalTable) others(own []shared.Record) (out []*asked) {
 		if here[id] {
 			continue
 		}
-		if f := readAsked(row); f != nil {
+		if f := t.read(row); f != nil {
 			out = append(out, f)
 		}
 	}
 	return out
 }
 
-// row returns the row of a job at its home, without its minions.
-func (f *asked) row() (consoledb.Approval, error) {
+// rowOf returns the row of a job at its home. minions are those of the row that is stored; "" if none is.
+func (a *approvals) rowOf(f *asked, minions string) (consoledb.Approval, error) {
+	if minions == "" {
+		minions = a.minionsOf(f)
+	}
 	text, err := json.Marshal(f.d)
-	return consoledb.Approval{ID: f.id, Home: f.d.Home, Owner: f.owner, State: f.d.State, By: f.d.By, Record: string(text)}, err
+	row := consoledb.Approval{ID: f.id, Home: f.d.Home, Owner: f.owner, State: f.d.State, By: f.d.By, Minions: minions, Record: string(text)}
+	row.Proof = a.table.proofs.of(row)
+	return row, err
+}
+
+// stored returns the row of a job that was last read from the server, if a master has written it.
+func (t *approvalTable) stored(id string) (row consoledb.Approval, ok bool) {
+	t.mu.Lock()
+	row, ok = t.rows[id]
+	t.mu.Unlock()
+	return row, ok && t.proofs.proves(row)
 }
 
 // decideInTable records a decision at the server, and then here. Without an answer of the server the job waits further, or the decision
@@ -631,15 +664,23 @@ func (a *approvals) decideInTable(by string, f *asked, state string) (*value.Dic
 	ctx, cancel := context.WithTimeout(context.Background(), approvalTableTime)
 	defer cancel()
 	var err error
+	row, known := a.table.stored(f.id)
 	if f.d.Home == a.store.By() { // the server may have lost it
-		var row consoledb.Approval
-		if row, err = f.row(); err == nil {
+		if !known {
+			row, err = a.rowOf(f, "")
+		}
+		if err == nil {
 			err = a.table.db.AddApproval(ctx, row)
 		}
+	} else if !known {
+		return nil, salt.Errorf(salt.Unavailable, "the decision is not recorded, and the job waits further: its row in the console_store has changed; try again")
 	}
 	done := false
 	if err == nil {
-		done, err = a.table.db.DecideApproval(ctx, f.id, state, by)
+		before := row.Proof
+		row.State, row.By = state, by
+		row.Proof = a.table.proofs.of(row)
+		done, err = a.table.db.DecideApproval(ctx, row, before)
 	}
 	if err != nil {
 		return nil, salt.Errorf(salt.Unavailable, "the decision is not recorded, and the job waits further, unless the list soon shows otherwise: the console_store "+
@@ -657,8 +698,7 @@ func (a *approvals) decideInTable(by string, f *asked, state string) (*value.Dic
 	}
 	a.table.mu.Lock()
 	defer a.table.mu.Unlock()
-	if row, ok := a.table.rows[f.id]; ok && row.State == approvalWaiting {
-		row.State, row.By = state, by
+	if now, ok := a.table.rows[f.id]; ok && now.State == approvalWaiting {
 		a.table.rows[f.id] = row
 	}
 	return f.d.show(by, f.owner, f.id), nil

@@ -42,6 +42,8 @@ func TestApprovals(t *testing.T) {
 	}
 	call(bob, "ask", job(id, "*"), salt.Invalid) // the id is in use
 	call(ann, "approve", value.DictOf("id", id), salt.Invalid)
+	twin := &caller{how: byToken, name: "Ann ", list: []any{"test.*"}}
+	call(twin, "approve", value.DictOf("id", id), salt.Invalid) // the same person
 	call(eve, "approve", value.DictOf("id", id), salt.NotFound) // not for all of its minions
 	if d := call(eve, "list", nil, 0); len(d.List("approvals")) != 0 {
 		t.Errorf("eve sees %s", value.Repr(d))

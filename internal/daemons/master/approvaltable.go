@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"time"
 
+	"brine/internal/base/salt"
 	"brine/internal/store/consoledb"
 )
 
@@ -112,11 +113,20 @@ func (a *approvals) settle(ctx context.Context, f *asked) error {
 	if row.Home != f.d.Home {
 		return nil // not of a master
 	}
-	if approvalRanks[row.State] > approvalRanks[f.d.State] {
+	proven, minions := a.table.proofs.proves(row), row.Minions
+	switch {
+	case !proven:
+		a.table.refuse(row)
+		minions = ""
+	case approvalRanks[row.State] > approvalRanks[f.d.State]:
 		return a.adopt(f, row)
 	}
-	now, err := f.row()
-	if err != nil || now.State == row.State && now.By == row.By && now.Record == row.Record {
+	text, err := json.Marshal(f.d)
+	if err != nil || proven && f.d.State == row.State && f.d.By == row.By && string(text) == row.Record {
+		return err
+	}
+	now, err := a.rowOf(f, minions)
+	if err != nil {
 		return err
 	}
 	return a.table.db.ChangeApproval(ctx, now, row.State)
@@ -139,11 +149,10 @@ func (a *approvals) publish(ctx context.Context, f *asked) error {
 		return err
 	}
 	f = &asked{id: f.id, owner: owner, d: d}
-	row, err := f.row()
+	row, err := a.rowOf(f, "")
 	if err != nil {
 		return err
 	}
-	row.Minions = a.minionsOf(f)
 	return a.table.db.AddApproval(ctx, row)
 }
 
@@ -154,6 +163,10 @@ func (a *approvals) adopt(f *asked, row consoledb.Approval) error {
 	owner, d, err := a.find(f.id)
 	if err != nil || d == nil || approvalRanks[row.State] <= approvalRanks[d.State] {
 		return err
+	}
+	if row.State == approvalGranted && (row.By == "" || salt.SamePerson(row.By, owner)) {
+		a.table.refuse(row)
+		return nil
 	}
 	d.State, d.By = row.State, cut(row.By)
 	_, err = a.put("", owner, f.id, d)

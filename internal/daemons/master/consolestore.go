@@ -81,12 +81,12 @@ func openConsoleStore(cfg *Config, own string, saved *shared.Store, runs *lastru
 }
 
 // approvals returns the table of jobs that wait for approval; nil without a server.
-func (c *consoleStore) approvals(a *approvals) *approvalTable {
+func (c *consoleStore) approvals(a *approvals, proofs approvalProofs) *approvalTable {
 	if c == nil {
 		return nil
 	}
 	c.approval = a
-	return &approvalTable{db: c.db, timeout: c.timeout, log: c.log, rows: map[string]consoledb.Approval{}}
+	return &approvalTable{db: c.db, proofs: proofs, timeout: c.timeout, log: c.log, rows: map[string]consoledb.Approval{}}
 }
 
 // close closes the connections. run must have ended.

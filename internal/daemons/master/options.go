@@ -72,8 +72,9 @@ type Options struct {
 
 	ApprovalAbove int `salt:"approval_above" default:"0" least:"0" doc:"number of minions above which a job of a user of external_auth waits until a second user approves it by salt-api; 0: no job does (Brine only)" change:"live"`
 
-	ConsoleStore string `salt:"console_store" default:"" doc:"returner for PostgreSQL whose server (by its options) also stores what users saved, audit records, runs of states and jobs that wait for approval, so that masters that are no cluster share them: pgjsonb, postgres or postgres_local_cache; brine migrate schema console_store prints its tables (Brine only)" change:"restart"`
-	ConsoleDays  int    `salt:"console_store_days" default:"90" least:"0" doc:"days that audit records and runs of states are kept in the console_store, but always the last runs of each minion, and days of the master's own history of runs of states; 0: for ever (Brine only)" change:"restart"`
+	ConsoleStore  string `salt:"console_store" default:"" doc:"returner for PostgreSQL whose server (by its options) also stores what users saved, audit records, runs of states and jobs that wait for approval, so that masters that are no cluster share them: pgjsonb, postgres or postgres_local_cache; brine migrate schema console_store prints its tables (Brine only)" change:"restart"`
+	ConsoleSecret string `salt:"console_store_secret" default:"" doc:"secret by which masters with one console_store recognize each other's approvals; needed on all of them if they do not have the same key (Brine only)" change:"restart"`
+	ConsoleDays   int    `salt:"console_store_days" default:"90" least:"0" doc:"days that audit records and runs of states are kept in the console_store, but always the last runs of each minion, and days of the master's own history of runs of states; 0: for ever (Brine only)" change:"restart"`
 
 	Peer             any      `salt:"peer" default:"{}" doc:"minions that may publish commands, by regular expression, and which functions" change:"live"`
 	PeerRun          any      `salt:"peer_run" default:"{}" doc:"minions that may run runners, by regular expression, and which" change:"live"`

@@ -55,7 +55,11 @@ func (p *commands) publish(c *channel.Call) {
 		return
 	}
 	if err := p.approve(who, c.Load, o); err != nil {
-		p.recorder.record(c, who, resultDenied, "")
+		result := resultDenied
+		if err.name == wire.ApprovalRequired {
+			result = resultUnapproved
+		}
+		p.recorder.record(c, who, result, "")
 		c.Reply(value.DictOf("error", value.DictOf("name", err.name, "message", err.text)))
 		return
 	}
@@ -73,6 +77,9 @@ func (p *commands) publish(c *channel.Call) {
 	}
 	load := c.Load.Clone()
 	load.Delete("key")
+	if load.Delete(salt.ApprovedBy); who.approver != "" {
+		load.Set(salt.ApprovedBy, cut(who.approver))
+	}
 	p.publisher.traces.admit(load, o, fromSyndic)
 	if who.how != byKey {
 		load.Set("user", who.name)
@@ -142,7 +149,7 @@ func (p *commands) approve(who *caller, load *value.Dict, o *order) *unapproved 
 		return &unapproved{"AuthenticationError", "the session of the approving user is no longer valid"}
 	}
 	second := &caller{how: byToken, name: u.Name, list: p.access.settings.auth().Rights(u)}
-	if second.name == who.name {
+	if salt.SamePerson(second.name, who.name) {
 		return &unapproved{"AuthorizationError", "a user cannot approve its own job"}
 	}
 	if !p.access.mayPublish(second, o) {

@@ -20,7 +20,9 @@ const (
 	resultDone    = "done"
 	resultRefused = "refused" // the caller is not authenticated
 	resultDenied  = "denied"  // no permission
-	resultFailed  = "failed"  // the reactor could not start it
+	// resultUnapproved: a second user must approve it (approval_above).
+	resultUnapproved = "needs approval"
+	resultFailed     = "failed" // the reactor could not start it
 )
 
 // newRefusalLimit bounds the recorded refusals of unauthenticated callers: every
@@ -92,6 +94,23 @@ func (r *recorder) recordOf(c *channel.Call, who *caller, result, minion string)
 	d.Set("from", fmt.Sprint(c.Peer()))
 	d.Set("cmd", c.Cmd)
 	d.Set("result", result)
+	r.keep(d)
+}
+
+// recordApproval writes that a user asked for approval of a job, or decided on it. of describes the job.
+func (r *recorder) recordApproval(c *channel.Call, who *caller, of *value.Dict) {
+	d := entry(who.name, howOf(c.Load), c.Load)
+	var in wire.ApprovalShown
+	wire.View(of, &in)
+	d.Set("tgt", fmt.Sprintf("%.500s", value.Str(in.Tgt)))
+	d.Set("asked_by", fmt.Sprintf("%.100s", in.User))
+	d.Set("asked_fun", fmt.Sprintf("%.500s", value.Str(in.Fun)))
+	if jid, ok := in.JID.(string); ok && jid != "" {
+		d.Set("jid", jid)
+	}
+	d.Set("from", fmt.Sprint(c.Peer()))
+	d.Set("cmd", c.Cmd)
+	d.Set("result", resultDone)
 	r.keep(d)
 }
 

@@ -39,7 +39,7 @@ func (l *looks) answer(c *channel.Call) {
 	if fun, ok := strings.CutPrefix(in.Fun, approvalsModule); ok {
 		out, err := l.approval.answer(who, fun, in.Kwarg)
 		if err == nil && fun != "list" {
-			l.runs.recorder.recordOf(c, who, resultDone, "")
+			l.runs.recorder.recordApproval(c, who, out)
 		}
 		if err != nil {
 			c.Reply(lookFailure(err))

@@ -234,7 +234,7 @@ func (m *Master) wireStores() (err error) {
 	m.targets = &targets{groups: m.settings.nodegroups, keys: m.keys, cache: m.cache}
 	m.access = &access{ctx: m.life.context, settings: m.settings, targets: m.targets, local: m.local, user: cfg.User}
 	m.approvals = &approvals{access: m.access, store: m.saved, now: time.Now}
-	m.approvals.table = m.console.approvals(m.approvals)
+	m.approvals.table = m.console.approvals(m.approvals, approvalProofs{cfg.Options.ConsoleSecret, m.identity.Key})
 	m.recorder = &recorder{audit: m.audit, console: m.console, log: m.log, unauthenticated: newRefusalLimit()}
 	m.runners = &runnerCalls{
 		id: cfg.ID, ctx: m.life.context, options: cfg.Jobs, running: &running{}, jobs: m.jobs, sinks: m.sinks, bus: m.bus, log: m.log,

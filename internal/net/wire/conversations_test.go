@@ -33,7 +33,7 @@ var conversations = map[string][]any{
 		wire.FetchedReport{}, wire.StageQuestion{}, wire.StageAnswer{}, wire.ContentsQuestion{}, wire.ContentsAnswer{},
 		wire.ChosenRevision{}, wire.Digest{}, wire.SumsMessage{}, wire.ReturnsQuestion{}, wire.ReturnsAnswer{}, wire.ReleaseAnswer{}, wire.VoterMessage{}},
 	"hot": {wire.HotQuestion{}, wire.HotAnswer{}, wire.HotRequest{}, wire.HotPicture{}, wire.HotFiles{}, wire.HotDecision{},
-		wire.Approval{}, wire.WheelDone{}, wire.PillarOf{}},
+		wire.Approval{}, wire.ApprovalShown{}, wire.WheelDone{}, wire.PillarOf{}},
 	"work": {wire.Run{}, wire.Look{}, wire.Looked{}, wire.Arguments{}, wire.Started{}, wire.Wheel{}, wire.Ran{}, wire.WheelAnswer{}, wire.ClusterWork{}},
 	"federation": {wire.Sealed{}, wire.SealedCert{}, wire.SealedIdentity{}, wire.SealedBody{}, wire.SiteCommand{}, wire.SiteStored{}, wire.SiteReturns{},
 		wire.SiteSummary{}, wire.SiteConfirmed{}, wire.SitePresence{}, wire.SiteClock{}, wire.SiteAsk{}, wire.SiteRecall{}, wire.SiteEvent{}, wire.SiteList{},

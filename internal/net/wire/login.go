@@ -60,6 +60,15 @@ const ApprovalRequired = "ApprovalRequired"
 // ApprovalPrefix begins an ApproverKey that names an approval of the master instead of a token.
 const ApprovalPrefix = "approval:"
 
+// ApprovalShown is what the audit log records of a job that waits for a second user.
+type ApprovalShown struct {
+	User string      `wire:"user"`
+	Tgt  any         `wire:"tgt,omitempty"`
+	Fun  any         `wire:"fun,omitempty"`
+	JID  any         `wire:"jid,omitempty"`
+	Rest *value.Dict `wire:"*"`
+}
+
 // Approval is a job that waits for a second user, as salt-apis and the master exchange it.
 type Approval struct {
 	ID    string      `wire:"id" max:"64"`

@@ -15,6 +15,7 @@ const approvalsSchema = `CREATE SEQUENCE IF NOT EXISTS console_approvals_version
 CREATE TABLE IF NOT EXISTS console_approvals (
   id VARCHAR(40) PRIMARY KEY, home TEXT NOT NULL, owner TEXT NOT NULL, added TIMESTAMP WITH TIME ZONE NOT NULL DEFAULT now(), state TEXT NOT NULL,
   decided_by TEXT NOT NULL, minions TEXT NOT NULL, record TEXT NOT NULL, version BIGINT NOT NULL DEFAULT nextval('console_approvals_version'));
+ALTER TABLE console_approvals ADD COLUMN IF NOT EXISTS proof TEXT NOT NULL DEFAULT '';
 CREATE INDEX IF NOT EXISTS console_approvals_by_time ON console_approvals (added);
 `
 
@@ -27,6 +28,8 @@ type Approval struct {
 	State, By string
 	// Minions are the ids of the job's minions, as JSON. Record is the record of the home.
 	Minions, Record string
+	// Proof shows that a master wrote the rest. This package does not check it.
+	Proof string
 }
 
 // Waiting is the state of an approval on which no user has decided.
@@ -69,10 +72,10 @@ func (s *Store) EachApproval(ctx context.Context, ids []string, do func(Approval
 		}
 		name := strconv.Itoa(maxName)
 		columns := strings.ReplaceAll(`id, left(home, N), left(owner, N), left(state, 20), left(decided_by, N), `, "N", name) +
-			bounded("minions", maxMinions) + `, ` + bounded("record", maxApproval)
+			bounded("minions", maxMinions) + `, ` + bounded("record", maxApproval) + `, left(proof, 200)`
 		err := s.db.Rows(ctx, `SELECT `+columns+` FROM `+tableApprovals+` WHERE id IN `+remote.In(1, len(some)), args, func(scan func(...any) error) error {
 			var a Approval
-			if err := scan(&a.ID, &a.Home, &a.Owner, &a.State, &a.By, &a.Minions, &a.Record); err != nil {
+			if err := scan(&a.ID, &a.Home, &a.Owner, &a.State, &a.By, &a.Minions, &a.Record, &a.Proof); err != nil {
 				return err
 			}
 			do(a)
@@ -87,22 +90,25 @@ func (s *Store) EachApproval(ctx context.Context, ids []string, do func(Approval
 
 // AddApproval stores an approval, unless one with its id is stored.
 func (s *Store) AddApproval(ctx context.Context, a Approval) error {
-	_, err := s.db.Do(ctx, `INSERT INTO `+tableApprovals+` (id, home, owner, state, decided_by, minions, record)
-		VALUES `+remote.In(1, 7)+` ON CONFLICT (id) DO NOTHING`,
-		a.ID, plain(a.Home), plain(a.Owner), plain(a.State), plain(a.By), plain(a.Minions), plain(a.Record))
+	_, err := s.db.Do(ctx, `INSERT INTO `+tableApprovals+` (id, home, owner, state, decided_by, minions, record, proof)
+		VALUES `+remote.In(1, 8)+` ON CONFLICT (id) DO NOTHING`,
+		a.ID, plain(a.Home), plain(a.Owner), plain(a.State), plain(a.By), plain(a.Minions), plain(a.Record), plain(a.Proof))
 	return failed(err)
 }
 
-// DecideApproval records the decision on an approval if it still waits, and reports whether it did. Of several decisions at once one is recorded.
-func (s *Store) DecideApproval(ctx context.Context, id, state, by string) (bool, error) {
-	n, err := s.db.Do(ctx, `UPDATE `+tableApprovals+` SET state = $2, decided_by = $3, version = nextval('console_approvals_version')
-		WHERE id = $1 AND state = '`+Waiting+`' AND added > now() - interval '`+approvalOpen+`'`, id, plain(state), plain(by))
+// DecideApproval records the decision on an approval, with its proof, if it still waits and has the proof before, and reports whether it did. Of
+// several decisions at once one is recorded. The rest of the row becomes what the decision is on: another program may have changed it since.
+func (s *Store) DecideApproval(ctx context.Context, a Approval, before string) (bool, error) {
+	n, err := s.db.Do(ctx, `UPDATE `+tableApprovals+` SET state = $2, decided_by = $3, proof = $4, home = $6, owner = $7, minions = $8, record = $9,
+		version = nextval('console_approvals_version') WHERE id = $1 AND proof = $5 AND state = '`+Waiting+`' AND added > now() - interval '`+approvalOpen+`'`,
+		a.ID, plain(a.State), plain(a.By), plain(a.Proof), plain(before), plain(a.Home), plain(a.Owner), plain(a.Minions), plain(a.Record))
 	return n == 1, failed(err)
 }
 
-// ChangeApproval writes what became of an approval at its home, if the stored state is still from.
+// ChangeApproval writes an approval and what became of it at its home, if the stored state is still from.
 func (s *Store) ChangeApproval(ctx context.Context, a Approval, from string) error {
-	_, err := s.db.Do(ctx, `UPDATE `+tableApprovals+` SET state = $3, decided_by = $4, record = $5, version = nextval('console_approvals_version')
-		WHERE id = $1 AND home = $2 AND state = $6`, a.ID, plain(a.Home), plain(a.State), plain(a.By), plain(a.Record), strings.ToValidUTF8(from, ""))
+	_, err := s.db.Do(ctx, `UPDATE `+tableApprovals+` SET state = $3, decided_by = $4, record = $5, owner = $6, minions = $7, proof = $8,
+		version = nextval('console_approvals_version') WHERE id = $1 AND home = $2 AND state = $9`, a.ID, plain(a.Home), plain(a.State), plain(a.By),
+		plain(a.Record), plain(a.Owner), plain(a.Minions), plain(a.Proof), strings.ToValidUTF8(from, ""))
 	return failed(err)
 }

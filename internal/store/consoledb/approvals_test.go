@@ -17,7 +17,7 @@ func TestApprovals(t *testing.T) {
 	ctx := t.Context()
 	server.Exec(t, "salt", "SET ROLE salt;\n"+Schema())
 	id := strings.Repeat("ab", 20)
-	job := Approval{ID: id, Home: "a", Owner: "ann", State: Waiting, Minions: `["m"]`, Record: "{}"}
+	job := Approval{ID: id, Home: "a", Owner: "ann", State: Waiting, Minions: `["m"]`, Record: "{}", Proof: "p1"}
 	versions := func() map[string]int64 {
 		t.Helper()
 		v, err := s.ApprovalVersions(ctx)
@@ -36,11 +36,15 @@ func TestApprovals(t *testing.T) {
 	if got := read(id); len(first) != 1 || len(got) != 1 || got[0] != job {
 		t.Errorf("%v %+v", first, got)
 	}
+	if ok, err := s.DecideApproval(ctx, Approval{ID: id, State: "granted", By: "bob", Proof: "p3"}, "p2"); ok || err != nil {
+		t.Errorf("a decision on another row: %v, %v", ok, err)
+	}
 	var all sync.WaitGroup
 	var done atomic.Int32
 	for i := range 8 {
 		all.Go(func() {
-			ok, err := s.DecideApproval(ctx, id, []string{"granted", "rejected"}[i%2], fmt.Sprint("user", i))
+			ok, err := s.DecideApproval(ctx, Approval{ID: id, Home: "a", Owner: "ann", State: []string{"granted", "rejected"}[i%2], By: fmt.Sprint("user", i),
+				Minions: "[]", Record: "{}", Proof: fmt.Sprint("proof", i)}, "p1")
 			if err != nil {
 				t.Error(err)
 			}
@@ -54,10 +58,10 @@ func TestApprovals(t *testing.T) {
 		t.Errorf("%d decisions were recorded", done.Load())
 	}
 	got := read(id)[0]
-	if got.By == "" || got.State == Waiting {
+	if got.By == "" || got.State == Waiting || got.Proof != strings.Replace(got.By, "user", "proof", 1) {
 		t.Errorf("%+v", got)
 	}
-	job.State, job.Record = "failed", `{"x":1}`
+	job.State, job.Record, job.Owner, job.Minions, job.Proof = "failed", `{"x":1}`, "amy", "[]", "p9"
 	must(t, s.ChangeApproval(ctx, job, Waiting)) // from a state that is not any more
 	if now := read(id)[0]; now != got {
 		t.Errorf("replaced: %+v", now)
@@ -78,7 +82,7 @@ func TestApprovals(t *testing.T) {
 			('old', 'a', 'o', now() - interval '59 minutes 1 second', 'waiting', '', '', ''), ('older', 'a', 'o', now() - interval '25 hours', 'waiting', '', '', ''),
 			('large', repeat('h', 10000000), repeat('o', 10000000), now(), repeat('w', 10000000), repeat('b', 10000000), repeat('m', 10000000), repeat('r', 10000000));
 		INSERT INTO console_approvals (id, home, owner, state, decided_by, minions, record) SELECT i::text, 'x', 'x', 'x', '', '', '' FROM generate_series(1, 1000) AS i;`)
-	if ok, err := s.DecideApproval(ctx, "old", "granted", "x"); ok || err != nil {
+	if ok, err := s.DecideApproval(ctx, Approval{ID: "old", State: "granted", By: "x"}, ""); ok || err != nil {
 		t.Errorf("an old job: %v %v", ok, err)
 	}
 	if v := versions(); len(v) != maxApprovals || v["older"] != 0 {
