@@ -33,7 +33,7 @@ changed: {test.succeed_with_changes: []}
 	s.page("#/run")
 	s.sees("3 minions match")
 	s.set("#tgt", "alp*")
-	s.sees("1 minions match: 1 up. alpha")
+	s.sees("1 minion matches: 1 up. alpha")
 	s.set("#fun", "test.arg")
 	s.until("functions are offered", `[...document.querySelectorAll("#functions option")].some((o) => o.value === "test.arg")`)
 	s.set("#fun", "test.echo")

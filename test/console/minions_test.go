@@ -73,6 +73,13 @@ func TestMinions(t *testing.T) {
 	s.Run(nil, `document.activeElement.blur();`)
 	s.Type("jj", "x") // the second row, without a mouse
 	s.sees("2 selected")
+	s.Type("r") // the form for those
+	s.until("the form has them", `location.hash === "#/run?job=" && document.querySelector("#tgt").value === "alpha,gamma"`)
+	s.page("#/minions")
+	s.lists("alpha", "beta", "gamma")
+	s.click("tr[data-id=alpha] .pick")
+	s.click("tr[data-id=gamma] .pick")
+	s.sees("2 selected")
 	s.set("#f-search", "alp")
 	s.lists("alpha")
 	s.sees("2 selected")

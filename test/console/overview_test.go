@@ -63,6 +63,7 @@ func TestFailoverIsSeen(t *testing.T) {
 	two.held(one.master.Host, 3)
 	two.held("m2", 0)
 	two.sees("standby of 3")
+	two.until("the master's version and start", `/^Brine \S+, since .*20\d\d/.test(document.querySelector("#band .row[data-master=m2] .about").textContent)`)
 	two.picture("overview-before")
 
 	two.Run(nil, `window.seen = new Promise((done) => {

@@ -64,6 +64,8 @@ func TestAccess(t *testing.T) {
 	s.sees("limited may do this")
 	s.sees("external_auth: sharedsecret: may run test.* on minions that match alpha")
 	s.picture("access")
+	s.until("other entries in words", `document.querySelector("#everyone tr[data-who=viewer]").textContent.includes("may run the runner saved.list") &&
+		document.querySelector("#everyone tr[data-who=admin]").textContent.includes("may run all functions on all minions")`)
 	s.until("the permissions of all users", `document.querySelector("#everyone tr[data-who=limited]").textContent.
 		includes("may run test.* on minions that match alpha")`)
 	s.set("#f-tgt", "*")

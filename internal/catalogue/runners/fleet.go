@@ -17,6 +17,7 @@ import (
 	"brine/internal/call/fn"
 	"brine/internal/ha/roster"
 	"brine/internal/py/value"
+	"brine/internal/store/cache"
 	"brine/internal/store/keystore"
 	"brine/internal/store/lastrun"
 )
@@ -34,6 +35,7 @@ type fleet struct {
 	links   *linkCache
 	runs    *ranCache
 	console Console
+	began   time.Time
 }
 
 // Console is what only consoles show.
@@ -60,7 +62,7 @@ func fleetModule(d Deps) fn.Module {
 	if d.Console.States == nil { // no master runs
 		d.Console.States = &lastrun.Store{}
 	}
-	f := fleet{d.selection(), d.Minions, d.Jobs.Jobs, d.Console.States, d.Cluster, d.Here, d.Serves, &linkCache{}, &ranCache{}, d.Console}
+	f := fleet{d.selection(), d.Minions, d.Jobs.Jobs, d.Console.States, d.Cluster, d.Here, d.Serves, &linkCache{}, &ranCache{}, d.Console, time.Now()}
 	return fn.Module{Name: FleetModule, Doc: `The fleet as the console shows it. Nothing is sent to minions.`, Funcs: []fn.Func{
 		fn.Of("topology", f.topology, `Return the masters, and which of them command each accepted minion.
 
@@ -81,7 +83,9 @@ master took the reports. beacons are those in its pillar, and those of which eve
 
 Minions report them, also to masters that start later. seconds is the time without a master.`,
 			fn.Example("salt-run fleet.moves"), fn.Example("salt-run fleet.moves limit=20")),
-		fn.Of("preview", f.preview, `Return the accepted minions that a target selects, as far as is known, and how many are in each state and at each master.`,
+		fn.Of("preview", f.preview, `Return the accepted minions that a target selects, as far as is known, and how many are in each state and at each master.
+
+unknown is how many of them are counted only because the master does not know the data that the target asks for.`,
 			fn.Example("salt-run fleet.preview 'G@role:web and not web9' tgt_type=compound")),
 		fn.Of("jobs", f.jobList, `Return the newest jobs, with the number of minions that returned and failed.`,
 			fn.Example("salt-run fleet.jobs"), fn.Example("salt-run fleet.jobs fun='state.*' minion=web1 limit=10")),
@@ -372,6 +376,8 @@ func (f fleet) masters(own string, p *picture) *value.List {
 		f.members(own, rows)
 	}
 	addHot(p.hot, rows)
+	rows[own].Set("version", salt.BrineVersion)
+	rows[own].Set("since", stamp(f.began))
 	out := &value.List{}
 	for _, name := range slices.Sorted(maps.Keys(rows)) {
 		rows[name].Set("minions", counts[name])
@@ -595,6 +601,30 @@ func (f fleet) targeted(tgt any, typ string) ([]string, error) {
 	return ids, err
 }
 
+// cachedMinion is a minion as the master knows it.
+type cachedMinion struct {
+	id string
+	cache.Minion
+}
+
+func (m cachedMinion) ID() string          { return m.id }
+func (m cachedMinion) Grains() *value.Dict { return m.Minion.Grains }
+func (m cachedMinion) Pillar() *value.Dict { return m.Minion.Pillar }
+
+// guessed counts those of the selected minions that are expected only because the master does not know their data.
+func (f fleet) guessed(tgt any, typ string, ids []string) (n int64, err error) {
+	m, err := f.targets.Nodegroups().Parse(typ, tgt, "")
+	if err != nil {
+		return 0, fn.Errorf("%w", err)
+	}
+	for _, id := range ids {
+		if data := f.cache.MinionData(id); (data.Grains == nil || data.Pillar == nil) && !m.Match(cachedMinion{id, data}) {
+			n++
+		}
+	}
+	return n, nil
+}
+
 func (f fleet) preview(ctx context.Context, c *fn.Call, a targetArgs) (*value.Dict, error) {
 	ids, err := f.targeted(a.Tgt, a.TgtType)
 	if err != nil {
@@ -611,7 +641,11 @@ func (f fleet) preview(ctx context.Context, c *fn.Call, a targetArgs) (*value.Di
 			masters[m]++
 		}
 	}
-	return value.DictOf("matched", int64(len(ids)), "states", counted(states), "masters", counted(masters),
+	unknown, err := f.guessed(a.Tgt, a.TgtType, ids)
+	if err != nil {
+		return nil, err
+	}
+	return value.DictOf("matched", int64(len(ids)), "unknown", unknown, "states", counted(states), "masters", counted(masters),
 		"ids", value.Strings(ids[:min(len(ids), maxPreviewed)])), nil
 }
 

@@ -2,6 +2,7 @@ package runners
 
 import (
 	"fmt"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -30,11 +31,11 @@ func TestFleetTopology(t *testing.T) {
 	want := `'here': 'vm_master', 'keys_waiting': 0, 'masters': [` +
 		`{'id': 'three', 'state': 'down', 'here': False, 'problem': 'refused', 'minions': 0, 'names': ['three']}, ` +
 		`{'id': 'two', 'state': 'up', 'here': False, 'minions': 1, 'names': ['two']}, ` +
-		`{'id': 'vm_master', 'state': 'up', 'here': True, 'minions': 2, 'names': ['one']}], 'minions': {` +
+		`{'id': 'vm_master', 'state': 'up', 'here': True, 'version': '` + salt.BrineVersion + `', 'since': 'WHEN', 'minions': 2, 'names': ['one']}], 'minions': {` +
 		`'alpha': {'state': 'up', 'by': ['vm_master'], 'standby': ['two']}, ` +
 		`'beta': {'state': 'up', 'by': ['vm_master']}, ` +
 		`'gamma': {'state': 'elsewhere', 'by': ['two'], 'standby': ['vm_master']}}}`
-	got := h.text("fleet.topology")
+	got := regexp.MustCompile(`'since': '[^']+'`).ReplaceAllString(h.text("fleet.topology"), "'since': 'WHEN'")
 	if !strings.HasSuffix(got, want) {
 		t.Errorf("%s, want\n%s", got, want)
 	}
@@ -52,11 +53,14 @@ func TestFleetTopology(t *testing.T) {
 		"fleet.minions version=1":        `{'accepted': 3, 'matched': 0, 'offset': 0, 'rows': [], `,
 		"fleet.minion gamma": `{'id': 'gamma', 'state': 'elsewhere', 'by': ['two'], ` +
 			`'standby': ['vm_master'], 'changed': {'from': 'one', 'to': 'two', 'reason': 'closed'`,
-		"fleet.moves":                      `{'matched': 1, 'offset': 0, 'rows': [{'id': 'gamma', 'from': 'one', 'to': 'two', 'reason': 'closed'`,
-		"fleet.minion delta":               `Exception occurred in runner fleet.minion: there is no accepted minion "delta`,
-		"fleet.preview alpha":              `{'matched': 1, 'states': {'up': 1}, 'masters': {'vm_master': 1}, 'ids': ['alpha']}`,
-		"fleet.preview 'alpha,gamma' list": `{'matched': 2, 'states': {'elsewhere': 1, 'up': 1}, 'masters': {'two': 1, 'vm_master': 1}, 'ids': ['alpha', 'gamma']}`,
-		"fleet.preview nosuch":             `{'matched': 0, 'states': {}, 'masters': {}, 'ids': []}`,
+		"fleet.moves":         `{'matched': 1, 'offset': 0, 'rows': [{'id': 'gamma', 'from': 'one', 'to': 'two', 'reason': 'closed'`,
+		"fleet.minion delta":  `Exception occurred in runner fleet.minion: there is no accepted minion "delta`,
+		"fleet.preview alpha": `{'matched': 1, 'unknown': 0, 'states': {'up': 1}, 'masters': {'vm_master': 1}, 'ids': ['alpha']}`,
+		"fleet.preview 'alpha,gamma' list": `{'matched': 2, 'unknown': 0, 'states': {'elsewhere': 1, 'up': 1}, ` +
+			`'masters': {'two': 1, 'vm_master': 1}, 'ids': ['alpha', 'gamma']}`,
+		"fleet.preview 'id:gamma' grain": `{'matched': 1, 'unknown': 1, 'states': {'elsewhere': 1}`, // its grains are unknown
+		"fleet.preview 'id:alpha' grain": `{'matched': 2, 'unknown': 1, `,
+		"fleet.preview nosuch":           `{'matched': 0, 'unknown': 0, 'states': {}, 'masters': {}, 'ids': []}`,
 		"fleet.preview '(alpha or beta)' compound": `Exception occurred in runner fleet.preview: a parenthesis needs a blank ` +
 			`on both sides, and "(alpha" has none`,
 	} {
@@ -210,6 +214,13 @@ func TestFleetStates(t *testing.T) {
 		if got := strings.Trim(h.text(line), `'"`); !strings.HasPrefix(got, want) {
 			t.Errorf("%s: %s, want\n%s", line, got, want)
 		}
+	}
+	// A state that fails again in a later test counts once, as it was applied.
+	run("beta", "state.highstate", test, value.DictOf("service_|-nginx_|-nginx_|-running",
+		value.DictOf("result", false, "changes", value.NewDict(0), "comment", "of the test", "__id__", "nginx", "__sls__", "web", "duration", 1.0)))
+	if got := h.text("fleet.states search=service"); !strings.Contains(got, `'failed': 1, 'drift': 0, 'changed': 0, 'groups': [{'outcome': 'failed'`) ||
+		!strings.Contains(got, `'count': 1, 'minions': ['beta']`) || !strings.Contains(got, "of nginx") || strings.Contains(got, "of the test") {
+		t.Errorf("a state that failed twice: %s", got)
 	}
 	// After beta is repaired, both have the same change of one state, and different ones of the other.
 	run("beta", "state.highstate", nil, value.DictOf("service_|-nginx_|-nginx_|-running", state("nginx", true, value.NewDict(0), 40)))

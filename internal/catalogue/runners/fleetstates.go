@@ -108,7 +108,7 @@ type slowState struct {
 }
 
 // current returns the states of the runs of a minion that count: those of the newest, and the failed ones of an older
-// one that applied states.
+// one that applied states. A state that failed in both counts once, as it was applied.
 func current(m lastrun.Minion) []lastrun.Item {
 	last := m.Last()
 	if last == nil {
@@ -116,12 +116,18 @@ func current(m lastrun.Minion) []lastrun.Item {
 	}
 	items := last.Items
 	if last == m.Tested && m.Applied != nil {
-		items = slices.Clone(items)
+		var failed []lastrun.Item
+		seen := map[stateKey]bool{}
 		for _, it := range m.Applied.Items {
 			if it.Outcome == lastrun.Failed {
-				items = append(items, it)
+				failed = append(failed, it)
+				seen[stateKey{it.State, it.Fun, it.SLS}] = true
 			}
 		}
+		items = slices.DeleteFunc(slices.Clone(items), func(it lastrun.Item) bool {
+			return it.Outcome == lastrun.Failed && seen[stateKey{it.State, it.Fun, it.SLS}]
+		})
+		items = append(items, failed...)
 	}
 	return items
 }

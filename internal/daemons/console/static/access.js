@@ -7,17 +7,31 @@ import { words } from "./run.js";
 
 const shownGrants = 500;
 
+// limits puts the limits of arguments of an entry into words.
+function limits(v) {
+  if (v === null || typeof v !== "object") return " with " + plain(v);
+  const parts = [];
+  if (Array.isArray(v.args)) parts.push("the arguments " + v.args.map((a) => (a === null ? "any" : plain(a))).join(", "));
+  if (v.kwargs && typeof v.kwargs === "object") parts.push(Object.entries(v.kwargs).map(([k, x]) => k + "=" + plain(x)).join(", "));
+  return parts.length > 0 ? " with " + parts.join(" and ") : "";
+}
+
 // sentence puts an entry of a list of permissions into words.
 export function sentence(e) {
   if (typeof e === "string") {
     if (e === "@runner" || e === "@runners") return "may run all runners";
     if (e === "@wheel") return "may run all wheel functions";
     if (e.startsWith("@")) return "may run all functions of the master's module " + e.slice(1);
+    if (e === ".*") return "may run all functions on all minions";
     return "may run functions that match " + e + " on all minions";
   }
   const [tgt, what] = Object.entries(e || {})[0] || ["", ""];
-  const list = (Array.isArray(what) ? what : [what]).map((f) => (typeof f === "string" ? f : Object.entries(f).map(([k, v]) => k + " with " + plain(v)).join(", "))).join(" and ");
-  return tgt.startsWith("@") ? "may run of " + tgt.slice(1) + " on the master: " + list : "may run " + list + " on minions that match " + tgt;
+  const list = (Array.isArray(what) ? what : [what]).map((f) => (typeof f === "string" ? f : Object.entries(f || {}).map(([k, v]) => k + limits(v)).join(", ")));
+  const text = list.length > 1 ? list.slice(0, -1).join(", ") + " and " + list[list.length - 1] : list.join("");
+  if (/^@runners?$/.test(tgt)) return "may run the runner" + (list.length > 1 ? "s " : " ") + text;
+  if (tgt === "@wheel") return "may run the wheel function" + (list.length > 1 ? "s " : " ") + text;
+  if (tgt.startsWith("@")) return "may run of the master's module " + tgt.slice(1) + ": " + text;
+  return "may run " + (text === ".*" ? "all functions" : text) + " on minions that match " + tgt;
 }
 
 export function access(main, { user }) {

@@ -2,7 +2,7 @@
 
 import { h, fill, table, row, status, tools } from "./dom.js";
 import { read } from "./api.js";
-import { address, plain } from "./text.js";
+import { address, date, plain } from "./text.js";
 
 const heads = ["Time", "User", "From", "Function", "Target", "Result", "Job", "Master"];
 const kinds = { "needs approval": "waiting", done: "ok", refused: "failed", denied: "failed", failed: "failed", "no answer": "failed" };
@@ -25,7 +25,7 @@ export function audit(main, { query }) {
       if (over || n !== asked) return;
       fill(error);
       fill(list, all.length === 0 ? h("p", { class: "quiet" }, "There are no records.") : table("Records", heads, all.map((r) => row([
-        r.time || "", [r.user || "", r.approved_by && " (approved by " + r.approved_by + ")"], [r.auth, r.from].filter(Boolean).join(" "), [plain(r.fun).slice(0, 200), r.asked_by && h("div", { class: "quiet" }, (plain(r.asked_fun) + ", asked by " + r.asked_by).slice(0, 300))], plain(r.tgt ?? "").slice(0, 200), status(kinds[r.result] || "waiting", [r.result, r.problem].filter(Boolean).join(": ").slice(0, 200)),
+        r.time ? date(r.time + "Z") || r.time : "", [r.user || "", r.approved_by && " (approved by " + r.approved_by + ")"], [r.auth, r.from].filter(Boolean).join(" "), [plain(r.fun).slice(0, 200), r.asked_by && h("div", { class: "quiet" }, (plain(r.asked_fun) + ", asked by " + r.asked_by).slice(0, 300))], plain(r.tgt ?? "").slice(0, 200), status(kinds[r.result] || "waiting", [r.result, r.problem].filter(Boolean).join(": ").slice(0, 200)),
         r.jid ? h("a", { href: "#/jobs/" + address(r.jid) }, r.jid) : "", r.master || ""]))));
       columns.apply();
     } catch (e) {

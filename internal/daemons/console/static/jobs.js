@@ -6,15 +6,18 @@ import { matrix, difference, readable } from "./matrix.js";
 import { address, plain } from "./text.js";
 import { viewBox } from "./saved.js";
 import { comparison, earlier } from "./compare.js";
-import { handOver } from "./run.js";
+import { asLine, handOver } from "./run.js";
 
 const funs = (fun) => (Array.isArray(fun) ? fun.join(", ") : plain(fun));
+
+// argsOf writes the arguments of a job as on a command line; null stands for those that are too large.
+const argsOf = (j) => (Array.isArray(j.arg) ? asLine(j.arg) : j.arg === null || j.arg === undefined ? "" : plain(j.arg));
 
 // jobRows is the table of jobs.
 export function jobRows(rows) {
   if (rows.length === 0) return h("p", { class: "quiet" }, "There are no jobs.");
   return table("Jobs", ["Started", "Function", "Arguments", "Target", "User", "Result"], rows.map((j) => row([
-    h("a", { href: "#/jobs/" + address(j.jid) }, j.time || j.jid), funs(j.fun), h("span", { class: "data" }, plain(j.arg || []).slice(0, 200)),
+    h("a", { href: "#/jobs/" + address(j.jid) }, j.time || j.jid), funs(j.fun), h("span", { class: "data" }, argsOf(j).slice(0, 200)),
     plain(j.tgt).slice(0, 200), [j.user || "", j.approved_by && h("div", { class: "quiet" }, "approved by " + j.approved_by)], jobStatus(j)], { "data-jid": j.jid })));
 }
 
@@ -100,7 +103,7 @@ export function job(main, { part: jid, query, user }) {
     }
   };
 
-  const describe = (d) => { job = typeof d.fun === "string" ? { tgt: d.tgt, tgt_type: d.tgt_type, fun: d.fun, arg: Array.isArray(d.arg) ? d.arg : [] } : null; fill(about, h("p", {}, h("strong", { class: "data" }, funs(d.fun)), " ", h("span", { class: "data" }, plain(d.arg || []).slice(0, 2000))),
+  const describe = (d) => { job = typeof d.fun === "string" ? { tgt: d.tgt, tgt_type: d.tgt_type, fun: d.fun, arg: Array.isArray(d.arg) ? d.arg : [] } : null; fill(about, h("p", {}, h("strong", { class: "data" }, funs(d.fun)), " ", h("span", { class: "data" }, argsOf(d).slice(0, 2000))),
     h("p", { class: "quiet" }, "Target ", h("span", { class: "data" }, plain(d.tgt).slice(0, 500)), " (" + (d.tgt_type || "glob") + "), by " + (d.user || "unknown") + (d.approved_by ? ", approved by " + d.approved_by : "") + (d.time ? ", " + d.time : "")),
     h("p", { class: "quiet data" }, jid),
     user.may["runner.fleet.jobs"] && user.may["runner.fleet.compare"] && typeof d.fun === "string" && earlier(jid, d.fun)); };

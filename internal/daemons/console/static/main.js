@@ -145,7 +145,7 @@ function openPalette() {
 
 // keyMap is the list of keys of the keyboard.
 function keyMap() {
-  const rows = [["?", "this list"], ["Ctrl-K", "go to a page, a minion, a job or a function"], ["/", "search or filter"], ["j / k", "next or previous row"], ["Enter", "open the row"], ["x", "select the row"], ["Esc", "leave a field"],
+  const rows = [["?", "this list"], ["Ctrl-K", "go to a page, a minion, a job or a function"], ["/", "search or filter"], ["j / k", "next or previous row"], ["Enter", "open the row"], ["x", "select the row"], ["r", "run a function, on the selected minions"], ["Esc", "leave a field"],
     ["t", "theme"], ...Object.values(pages).filter(allowed).map((p) => ["g " + p.key, p.title])];
   return h("table", { class: "keys" }, h("tbody", {}, rows.map(([k, t]) => h("tr", {}, h("td", {}, h("kbd", {}, k)), h("td", {}, t)))));
 }
@@ -182,6 +182,7 @@ document.addEventListener("keydown", (e) => {
     "?": help, t: otherTheme, g: () => { goes = Date.now(); },
     "/": () => { const f = main.querySelector("input.filter"); if (f) f.focus(); },
     j: () => go(at + 1), k: () => go(at - 1),
+    r: () => { const run = main.querySelector("#act-run:not([disabled])"); if (run) run.click(); else location.hash = "#/run"; },
     x: () => { const box = rows[at] && rows[at].querySelector("input.pick"); if (box) box.click(); },
   }[e.key];
   if (does) { e.preventDefault(); does(); }

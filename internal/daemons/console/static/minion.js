@@ -12,6 +12,7 @@ import { scheduleRows } from "./schedules.js";
 
 const maxEntries = 50; // of its schedule
 const linkKinds = { connected: "ok", standby: "waiting", off: "offline" };
+const sorted = (d) => Object.fromEntries(Object.entries(d).sort(([a], [b]) => (a < b ? -1 : 1)));
 const quiet = (text) => h("p", { class: "quiet" }, text);
 
 // connections shows the masters that the minion has reported, and its last changes of masters.
@@ -19,7 +20,7 @@ function connections(d) {
   const links = d.links || [], moves = d.moves || (d.changed ? [d.changed] : []);
   return [d.since ? h("p", { id: "since" }, "Connected since " + date(d.since) + (d.by.length > 0 ? " to " + d.by.join(", ") : "") + (d.mode ? " (" + d.mode + ")" : "") + ".") :
     quiet(d.state === "down" ? "It is not connected." : "It has not reported since when it is connected: only Brine minions do."),
-  links.length > 0 && table("Its masters", ["Master", "Connection", "Since"], links.map((l) => row([[l.master, l.name !== l.master && h("span", { class: "quiet data" }, " " + l.name), l.here && " (this master)"],
+  links.length > 0 && table("Its masters", ["Master", "Connection", "Since"], links.map((l) => row([[l.master, l.here && " (this master)", l.name !== l.master && [" ", h("span", { class: "quiet data" }, l.name)]],
     [status(linkKinds[l.state] || "failed", plain(l.state)), l.jobs && " runs its jobs"], l.since ? date(l.since) : ""], { "data-link": l.master }))),
   moves.length > 0 && table("Its changes of masters", ["Time", "From", "To", "Reason", { text: "Seconds", number: true }], moves.map((m) => row([date(m.at), m.from || "first connection", m.to, m.reason || "",
     h("td", { class: "number" }, typeof m.seconds === "number" ? m.seconds.toFixed(3) : "")], { "data-to": m.to })))];
@@ -87,7 +88,7 @@ export function minion(main, { part: id, user }) {
       fill(states, runsOf(d));
       fill(lights, beacons(d.beacons || []));
       fill(data, mine(d.mine || [], id));
-      fill(grains, Object.keys(d.grains).length ? tree(d.grains, { paths: true }) : quiet("The master has no grains of this minion."));
+      fill(grains, Object.keys(d.grains).length ? tree(sorted(d.grains), { paths: true }) : quiet("The master has no grains of this minion."));
     } catch (e) {
       if (!over) fill(error, e.message);
     }

@@ -1,7 +1,7 @@
 import { h, fill, table, row, stateOf } from "./dom.js";
 import { look } from "./api.js";
 import { store, takeMoves, watch } from "./store.js";
-import { address, when } from "./text.js";
+import { address, date, when } from "./text.js";
 
 const shownMoves = 100, shownJobs = 50;
 const readEvery = 60000; // milliseconds between two readings of the last runs of states
@@ -9,8 +9,8 @@ const readEvery = 60000; // milliseconds between two readings of the last runs o
 // overview shows the masters, which minions they command, and the last changes.
 export function overview(main, { user }) {
   const cards = h("div", { class: "cards" }), band = h("div", { class: "band", id: "band" }), moves = h("div", { id: "moves" });
-  const problem = h("p", { class: "error" });
-  fill(main, h("h1", {}, "Overview"), problem, cards, h("h2", {}, "Masters and their minions"), h("div", { class: "card" }, band),
+  const problem = h("p", { class: "error" }), first = h("p", { id: "first" });
+  fill(main, h("h1", {}, "Overview"), problem, cards, first, h("h2", {}, "Masters and their minions"), h("div", { class: "card" }, band),
     h("h2", {}, "Changes of masters"), moves);
 
   let severities = {}; // number of minions by the severity of their last runs of states
@@ -31,6 +31,8 @@ export function overview(main, { user }) {
       card("masters", store.masters.length), [["failed", "last states failed"], ["not_returned", "states not returned"], ["drift", "would change (drift)"]].map(([s, text]) =>
         severities[s] > 0 && card(text, severities[s], "#/minions?severity=" + s)),
       store.waiting > 0 && card(store.waiting === 1 ? "key waits" : "keys wait", store.waiting, user.may["wheel.key.list_all"] ? "#/keys" : null), jobs > 0 && card("jobs without all returns", jobs, "#/jobs")] : h("p", { class: "quiet" }, "Waiting for the master."));
+    // What to do while there is nothing to see.
+    fill(first, store.known && store.minions.size === 0 && ["No minion is accepted. ", store.waiting > 0 ? ["Decide on ", h("a", { href: "#/keys" }, "the keys that wait"), "."] : ["Start a minion whose option master names this master: its key then waits on the page ", h("a", { href: "#/keys" }, "Keys"), "."]]);
     const names = new Set();
     for (const m of store.masters) {
       names.add(m.id);
@@ -51,6 +53,7 @@ export function overview(main, { user }) {
       fill(b.count, h("a", { href: "#/minions?master=" + address(m.id) }, n));
       fill(b.id, h("strong", {}, m.id), m.here && " (this master)", h("br"), stateOf(m.state), m.leads && " leads",
         m.draining && " draining", m.lag > 0 && " lacks " + m.lag + " changes", standby.get(m.id) && " standby of " + standby.get(m.id),
+        h("div", { class: "quiet about" }, [m.version && "Brine " + m.version, m.since && "since " + date(m.since), m.seen && "answered " + when(m.seen), m.zone && "zone " + m.zone].filter(Boolean).join(", ")),
         m.problem && h("div", { class: "quiet" }, m.problem));
     }
     for (const [name, b] of bars) if (!names.has(name)) { b.row.remove(); bars.delete(name); }

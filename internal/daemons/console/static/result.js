@@ -49,7 +49,7 @@ function node(v, room, depth, path) {
     const place = path + (path && ":") + (k === "-" ? i : k);
     const plainKey = h("span", { class: "key data", title: visible(place) }, k === "-" ? "- " : k + ": ");
     const deep = x !== null && typeof x === "object" && Object.keys(x).length > 0;
-    const key = room.paths && k !== "-" && !deep ? h("button", { type: "button", class: "key data copy", title: visible("Copy the path " + place), on: { click: () => copy(place) } }, k + ":") : plainKey;
+    const key = room.paths && k !== "-" && !deep ? h("button", { type: "button", class: "key data copy", title: visible("Copy the path " + place), on: { click: () => copy(place) } }, k + ": ") : plainKey;
     if (room.masked && k !== "-" && secret.test(k)) {
       list.append(h("li", {}, key, mask(() => node(x, room, depth + 1, place), k)));
       continue;

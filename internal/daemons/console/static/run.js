@@ -43,7 +43,7 @@ let draft = null;
 export const handOver = (jid, job) => { draft = { jid, ...job }; };
 
 // asLine writes arguments as on a command line.
-const asLine = (arg) => arg.flatMap((a) => {
+export const asLine = (arg) => arg.flatMap((a) => {
   const text = (v) => (typeof v === "string" ? v : JSON.stringify(v));
   if (a !== null && typeof a === "object" && a.__kwarg__ === true) return Object.entries(a).filter(([k]) => k !== "__kwarg__").map(([k, v]) => k + "=" + text(v));
   return [text(a)];
@@ -87,7 +87,8 @@ export function runPage(main, { query, user }) {
       const d = await look("preview", { tgt: tgt.value, tgt_type: type.value });
       if (over || n !== asked) return;
       matched = d.matched;
-      fill(matches, d.matched + " minions match" + (d.matched ? ": " + Object.entries(d.states).map(([s, c]) => c + " " + s).join(", ") + ". " : "."),
+      fill(matches, (d.matched === 1 ? "1 minion matches" : d.matched + " minions match") + (d.matched ? ": " + Object.entries(d.states).map(([s, c]) => c + " " + s).join(", ") + (Object.keys(d.masters).length > 1 ? "; " + Object.entries(d.masters).map(([m, c]) => c + " at " + m).join(", ") : "") + ". " : "."),
+        d.unknown > 0 && h("strong", { id: "unknown" }, d.unknown + (d.unknown === 1 ? " is" : " are") + " counted only because the master does not know the data that the target asks for. "),
         h("span", { class: "data" }, d.ids.slice(0, 12).join(", ") + (d.matched > 12 ? " \u2026" : "")));
     } catch (e) {
       if (!over && n === asked) fill(matches, e.message);
