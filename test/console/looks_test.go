@@ -22,6 +22,13 @@ func TestNothingThere(t *testing.T) {
 	s.master.Write(pki+"minions_pre/new", string(k.Public().PEM()))
 	s.until("the key that waits", `document.querySelector("#first").innerText === "No minion is accepted. Decide on the keys that wait."`)
 
+	// A failover of long ago is listed, but not announced.
+	s.page("#/overview")
+	s.Run(nil, `const {takeMoves} = await import("./store.js");
+		takeMoves([{id: "old", from: "x", to: "y", reason: "closed", at: new Date(Date.now() - 3600000).toISOString()}]);`)
+	s.until("the change is listed", `document.querySelectorAll("#moves tbody tr").length === 1`)
+	s.until("it is not announced", `document.querySelector("#banner").hidden`)
+
 	// A target that asks for data of a minion of which there is none says so.
 	s.master.Write(pki+"minions/ghost", string(k.Public().PEM()))
 	s.page("#/run?tgt=os:Debian&tgt_type=grain&fun=test.ping")

@@ -102,6 +102,18 @@ func TestFailoverIsSeen(t *testing.T) {
 	nodes[2].Kill()
 	two.held("m2", 2)
 	two.sees("1 not connected")
+	two.until("the banner says so", `document.querySelector("#banner").innerText.includes("1 minion is not connected")`)
+
+	// A dismissed banner does not come back when the page reads the changes again.
+	two.click("#dismiss")
+	two.until("it is dismissed", `document.querySelector("#banner").hidden`)
+	two.page("#/minions")
+	two.page("#/overview")
+	two.until("the changes are listed again", `document.querySelectorAll("#moves tbody tr").length === 3`)
+	two.Run(nil, `const {takeMoves} = await import("./store.js");
+		takeMoves([]);
+		await new Promise((r) => setTimeout(r, 200));`) // watchers are called within 50 ms
+	two.until("it stays dismissed", `document.querySelector("#banner").hidden`)
 	two.clean("401")
 }
 

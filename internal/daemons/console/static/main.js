@@ -128,14 +128,26 @@ function connection() {
   if (!store.connected) say("The connection to the server is lost. Trying again.");
 }
 
+const bannerTime = 600000; // milliseconds for which a failover is announced
+let dismissed = 0; // the time of the newest change when the user dismissed the banner
+
 function failover() {
   const e = document.getElementById("banner");
   const last = store.moves[0];
   if (!e || !last) return;
+  if (last.at <= dismissed || Date.now() - last.at > bannerTime) {
+    e.hidden = true;
+    return;
+  }
   const recent = store.moves.filter((m) => m.from === last.from && last.at - m.at < 60000);
   const text = "Failover: " + recent.length + (recent.length === 1 ? " minion has" : " minions have") + " moved from " + last.from + " to " +
     [...new Set(recent.map((m) => m.to))].join(", ") + " (" + last.reason + ")";
-  fill(e, text, " ", h("button", { type: "button", on: { click: () => { e.hidden = true; } } }, "Dismiss"));
+  const down = [...store.minions.values()].filter((m) => m.state === "down").length;
+  const whole = text + (down > 0 ? "; " + down + (down === 1 ? " minion is" : " minions are") + " not connected" : "");
+  if (e.dataset.text !== whole) { // the button keeps the focus otherwise
+    e.dataset.text = whole;
+    fill(e, whole, " ", h("button", { type: "button", id: "dismiss", on: { click: () => { dismissed = store.moves[0].at; failover(); main.focus(); } } }, "Dismiss"));
+  }
   e.hidden = false;
 }
 
@@ -228,6 +240,7 @@ onEnd(() => stop());
 watch("connection", connection);
 watch("connection", (again) => { if (again && place().name !== "run") route(); }); // a form keeps what was typed
 watch("moves", failover);
+watch("topology", failover);
 addEventListener("hashchange", route);
 document.getElementById("skip").addEventListener("click", (e) => { e.preventDefault(); if (main) main.focus(); });
 
