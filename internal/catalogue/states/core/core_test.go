@@ -13,6 +13,7 @@ import (
 	"brine/internal/catalogue/modules/core"
 	"brine/internal/catalogue/modules/files"
 	"brine/internal/catalogue/modules/network"
+	"brine/internal/catalogue/modules/shell"
 	"brine/internal/catalogue/states/statetest"
 	"brine/internal/host"
 	"brine/internal/py/value"
@@ -77,3 +78,11 @@ func TestHTTPTypes(t *testing.T) {
 		}
 	}
 }
+
+// TestOdd covers missing and odd arguments, and requisites.
+func TestOdd(t *testing.T) {
+	statetest.Run(t, statetest.Table{Name: "testdata/odd", States: Modules(),
+		Functions: slices.Concat(core.Modules(), files.Modules(&host.Machine{}), shell.Modules(), []fn.Module{core.Grains(fileGrains{t})})})
+}
+
+func TestOddRecordingIsTrue(t *testing.T) { statetest.Verify(t, "testdata/odd") }

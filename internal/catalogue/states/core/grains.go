@@ -242,11 +242,8 @@ func (g grains) listPresent(ctx context.Context, e *state.Env, a grainListArgs) 
 		Change: state.Change{Comment: predicted, Diff: value.DictOf("new", now)},
 		Do: func(ctx context.Context) (state.Change, error) {
 			v, err := e.Exec(ctx, "grains.append", nil, path, wanted)
-			if problem, ok := v.(string); err == nil && ok {
-				err = fn.Errorf("%s", problem)
-			}
-			if err != nil {
-				return state.Change{}, err
+			if _, problem := v.(string); err != nil || problem {
+				return state.Change{}, fn.Errorf("Failed append value %s to grain %s", value.Str(wanted), path)
 			}
 			return state.Change{Diff: value.DictOf("new", v), Comment: said + "Append value " + value.Str(wanted) + " to grain " + path}, nil
 		},
@@ -271,25 +268,33 @@ func (g grains) listAbsent(ctx context.Context, e *state.Env, a grainListArgs) (
 	if several, ok := a.Value.(*value.List); ok {
 		values = several
 	}
-	gone := value.ListOf()
+	gone, found := value.ListOf(), value.ListOf() // found has a value that is given twice twice, as Salt's tests do
+	left := slices.Clone(l.Items)
 	var predicted, done []string
 	for _, v := range values.Items {
-		text := value.Str(v)
+		absent := "Value " + value.Str(v) + " is absent from grain " + path
 		if !contains(l, v) {
-			predicted = append(predicted, "Value "+text+" is absent from grain "+path)
-			done = append(done, predicted[len(predicted)-1])
+			predicted = append(predicted, absent)
+			done = append(done, absent)
 			continue
 		}
+		found.Append(v)
+		predicted = append(predicted, "Value "+value.Str(v)+" in grain "+path+" is set to be deleted")
+		i := slices.IndexFunc(left, func(it any) bool { return value.Equal(it, v) })
+		if i < 0 {
+			done = append(done, absent)
+			continue
+		}
+		left = slices.Delete(left, i, i+1)
 		gone.Append(v)
-		predicted = append(predicted, "Value "+text+" in grain "+path+" is set to be deleted")
-		done = append(done, "Value "+text+" was deleted from grain "+path)
+		done = append(done, "Value "+value.Str(v)+" was deleted from grain "+path)
 	}
 	if gone.Len() == 0 {
 		return state.Plan{Comment: strings.Join(done, "\n")}, nil
 	}
 	diff := value.DictOf("deleted", gone)
 	return state.Plan{Steps: []state.Step{{
-		Change: state.Change{Diff: diff, Comment: strings.Join(predicted, "\n")},
+		Change: state.Change{Diff: value.DictOf("deleted", found), Comment: strings.Join(predicted, "\n")},
 		Do: func(ctx context.Context) (state.Change, error) {
 			for _, v := range gone.Items {
 				if _, err := e.Exec(ctx, "grains.remove", nil, path, v); err != nil {
