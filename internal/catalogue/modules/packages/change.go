@@ -386,10 +386,24 @@ func (p pkg) setHold(ctx context.Context, c *fn.Call, a holdArgs, hold bool) (*v
 	if !hold {
 		was, will = will, was
 	}
+	// Of dpkg, a package may have another selection, or none.
+	var selected map[string]string
+	apt, isApt := packages.AptOf(p.manager(c))
+	if isApt {
+		if selected, err = apt.Selections(ctx); err != nil {
+			return nil, expected(err)
+		}
+	}
 	out := value.NewDict(len(names))
 	for _, name := range names {
 		r := value.DictOf("name", name, "changes", value.NewDict(0), "result", true, "comment", fmt.Sprintf("Package %s %s.", name, words[1]))
 		out.Set(name, r)
+		now, known := selected[name]
+		if isApt && !hold && !known {
+			r.Set("result", false)
+			r.Set("comment", fmt.Sprintf("Package %s does not have a state.", name))
+			continue
+		}
 		if slices.Contains(held, name) == hold {
 			continue
 		}
@@ -403,7 +417,14 @@ func (p pkg) setHold(ctx context.Context, c *fn.Call, a holdArgs, hold bool) (*v
 			r.Set("comment", err.Error())
 			continue
 		}
-		r.Set("changes", value.DictOf("old", was, "new", will))
+		change := value.DictOf("old", was, "new", will)
+		if isApt {
+			change.Set("old", nil)
+			if known {
+				change.Set("old", now)
+			}
+		}
+		r.Set("changes", change)
 		r.Set("comment", fmt.Sprintf("Package %s %s.", name, words[0]))
 	}
 	return out, nil

@@ -37,7 +37,7 @@ type holdChange struct {
 func holdList(name *string, version, pkgs any) (*value.Dict, error) {
 	out := value.NewDict(2)
 	if pkgs == nil {
-		if name == nil {
+		if name == nil || *name == "" {
 			return nil, errNoName
 		}
 		out.Set(*name, version)
@@ -115,7 +115,9 @@ func unheld(ctx context.Context, e *state.Env, a unheldArgs) (state.Plan, error)
 		if a.All || wanted.Has(n) && (!exact || version == "" || version == textOf(wanted.At(n))) {
 			c := holdChange{name: n}
 			if value.Truth(wanted.At(n)) {
-				c.version = version
+				if c.version = version; version == "" {
+					c.version = "None" // Salt's word where versions are not held
+				}
 			}
 			list = append(list, c)
 		}

@@ -44,6 +44,14 @@ func TestParity(t *testing.T) {
 	statetest.Run(t, table("parity"))
 }
 
+// TestOddHolds holds packages that are not installed, and were removed.
+func TestOddHolds(t *testing.T) {
+	statetest.Needs(t, "apt-get", "dpkg-deb", "/var/lib/dpkg", "/var/lib/apt", "/var/cache/apt")
+	statetest.Run(t, table("odd_holds"))
+}
+
+func TestOddHoldsRecordingIsTrue(t *testing.T) { statetest.Verify(t, "testdata/odd_holds") }
+
 func TestParityRecordingIsTrue(t *testing.T) { statetest.Verify(t, "testdata/parity") }
 
 // TestUnnamed checks that name may be null if pkgs has the names.
