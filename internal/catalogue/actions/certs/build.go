@@ -12,6 +12,7 @@ import (
 	"strings"
 	"time"
 
+	"brine/internal/base/field"
 	"brine/internal/call/fn"
 	"brine/internal/py/value"
 )
@@ -428,11 +429,21 @@ func (r *Revoke) SigningKey() ([]byte, error) { return publicDER(r.signer.Public
 type Revocations struct {
 	Key, Certificate any
 	Passphrase       *string
-	Revoked          []any
+	Revoked          any // a list of maps
 	IncludeExpired   bool
 	Days             int
 	Digest           string
 	Extensions       *value.Dict
+}
+
+// CheckRevoked rejects what is not a list, such as null: a list without certificates would declare all of them valid
+// again.
+func CheckRevoked(revoked any) error {
+	switch revoked.(type) {
+	case *value.List, value.Tuple:
+		return nil
+	}
+	return fn.Invalidf("revoked must be a list of maps, not %s", field.Describe(revoked))
 }
 
 // PrepareList reads the arguments of x509.create_crl.
@@ -459,7 +470,10 @@ func PrepareList(a Revocations, log *slog.Logger) (*Revoke, error) {
 	if r.issuer != nil && !SamePublic(own, r.issuer.PublicKey) {
 		return nil, fn.Invalidf("Signing private key does not match the certificate's public key")
 	}
-	for _, it := range a.Revoked {
+	if err := CheckRevoked(a.Revoked); err != nil {
+		return nil, err
+	}
+	for _, it := range value.Items(a.Revoked) {
 		d, ok := it.(*value.Dict)
 		if !ok {
 			return nil, fn.Invalidf("a revoked certificate is a map, not %s", value.Repr(it))

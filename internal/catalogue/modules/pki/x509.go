@@ -287,7 +287,7 @@ func (x509) createCRL(_ context.Context, c *fn.Call, a createCRLArgs) (any, erro
 	if a.DaysValid != nil {
 		days = *a.DaysValid
 	}
-	r, err := certs.PrepareList(certs.Revocations{Key: a.SigningPrivateKey, Certificate: a.SigningCert, Passphrase: a.Passphrase, Revoked: value.Items(a.Revoked),
+	r, err := certs.PrepareList(certs.Revocations{Key: a.SigningPrivateKey, Certificate: a.SigningCert, Passphrase: a.Passphrase, Revoked: a.Revoked,
 		IncludeExpired: a.IncludeExpired, Days: days, Digest: a.Digest, Extensions: a.Extensions}, c.Log)
 	if err != nil {
 		return nil, err

@@ -492,6 +492,9 @@ func (x509) crl(ctx context.Context, e *state.Env, a crlArgs) (state.Plan, error
 	if a.DaysRemaining != nil {
 		left = *a.DaysRemaining
 	}
+	if err := certs.CheckRevoked(a.Revoked); err != nil {
+		return state.Plan{}, err
+	}
 	extensions := value.NewDict(2)
 	extensions.Update(a.Extensions)
 	auto := extensions.At("cRLNumber") == "auto"
@@ -500,7 +503,7 @@ func (x509) crl(ctx context.Context, e *state.Env, a crlArgs) (state.Plan, error
 	}
 	prepare := func() (*certs.Revoke, error) {
 		return certs.PrepareList(certs.Revocations{Key: a.SigningPrivateKey, Certificate: a.SigningCert, Passphrase: a.Passphrase,
-			Revoked: value.Items(a.Revoked), IncludeExpired: a.IncludeExpired, Days: days, Digest: a.Digest, Extensions: extensions}, e.Log)
+			Revoked: a.Revoked, IncludeExpired: a.IncludeExpired, Days: days, Digest: a.Digest, Extensions: extensions}, e.Log)
 	}
 	var now *certs.List
 	t.encode = func(context.Context) ([]byte, error) {

@@ -6,6 +6,8 @@ import (
 
 	"brine/internal/catalogue/modules/core"
 	filefuncs "brine/internal/catalogue/modules/files"
+	"brine/internal/catalogue/modules/shell"
+	states "brine/internal/catalogue/states/core"
 	"brine/internal/catalogue/states/files"
 	"brine/internal/catalogue/states/statetest"
 	"brine/internal/host"
@@ -22,3 +24,13 @@ func TestX509(t *testing.T) {
 }
 
 func TestX509RecordingIsTrue(t *testing.T) { statetest.Verify(t, "testdata/x509") }
+
+// TestOdd covers missing and odd arguments, and requisites.
+func TestOdd(t *testing.T) {
+	tools.Need(t, "openssl", "openssl")
+	m := &host.Machine{}
+	statetest.Run(t, statetest.Table{Name: "testdata/odd", States: slices.Concat(Modules(), files.Modules(m), states.Modules()),
+		Functions: slices.Concat(core.Modules(), filefuncs.Modules(m), shell.Modules())})
+}
+
+func TestOddRecordingIsTrue(t *testing.T) { statetest.Verify(t, "testdata/odd") }
