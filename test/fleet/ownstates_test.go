@@ -2,6 +2,7 @@ package fleet
 
 import (
 	"path/filepath"
+	"slices"
 	"testing"
 
 	"brine/internal/daemons/minion"
@@ -38,6 +39,7 @@ func TestStatesOfTheMinionItself(t *testing.T) {
 	}
 	job := []any{"function", "test.ping", "seconds", int64(3600)}
 	load := []any{"beacon_module", "load", "averages", value.DictOf("1m", value.ListOf(int64(0), 2000.0)), "interval", int64(600)}
+	slower := append(slices.Clone(load[:4]), "interval", int64(900))
 	for _, r := range []row{
 		{"schedule.present", "j1", job, true, true, "Adding new job j1 to schedule", value.DictOf("j1", "added")},
 		{"schedule.present", "j1", job, true, true, "Job j1 in correct state", nil},
@@ -50,6 +52,8 @@ func TestStatesOfTheMinionItself(t *testing.T) {
 		{"schedule.absent", "j1", nil, true, true, "Job j1 not present in schedule", nil},
 		{"beacon.present", "watch", load, true, true, "Adding watch to beacons", nil},
 		{"beacon.present", "watch", load, true, true, "Job watch in correct state", nil},
+		{"beacon.present", "watch", slower, true, true, "Modifying watch in beacons",
+			value.DictOf("diff", "--- \n+++ \n@@ -1,3 +1,3 @@\n beacon_module:load\n averages:{'1m': [0, 2000.0]}\n-interval:600\n+interval:900\n")},
 		{"beacon.disabled", "watch", nil, true, true, "Disabled beacon watch.", nil},
 		{"beacon.enabled", "watch", nil, true, true, "Enabled watch from beacons", nil},
 		{"beacon.disabled", "none", nil, true, true, "Job none is not configured.", nil},

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 
+	"brine/internal/base/textedit"
 	"brine/internal/call/fn"
 	"brine/internal/py/value"
 	"brine/internal/py/yaml"
@@ -167,9 +168,21 @@ func (m beaconModule) modify(ctx context.Context, _ *fn.Call, a beaconDataArgs) 
 	}
 	ret, err := m.manage(ctx, fmt.Sprintf("Modified beacon: %s.", a.Name), "func", "modify", "name", a.Name, "beacon_data", a.Data)
 	if err == nil && ret.Bool("result") {
-		ret.Set("changes", value.DictOf("old", old, "new", a.Data))
+		ret.Set("changes", value.DictOf("diff", textedit.DiffLines(settingLines(old), settingLines(a.Data), "", "")))
 	}
 	return ret, err
+}
+
+// settingLines returns the settings of a beacon as the lines that Salt compares.
+func settingLines(settings any) []string {
+	var lines []string
+	for _, it := range value.Items(settings) {
+		d, _ := it.(*value.Dict)
+		for k, v := range d.All() {
+			lines = append(lines, value.Str(k)+":"+value.Str(v)+"\n")
+		}
+	}
+	return lines
 }
 
 type beaconNameArgs struct {
