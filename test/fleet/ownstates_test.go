@@ -73,6 +73,12 @@ func TestStatesOfTheMinionItself(t *testing.T) {
 		}
 	}
 
+	m.single(t, false, "beacon.present", "watch", load...)
+	if got := m.single(t, true, "beacon.disabled", "watch"); got.Str("comment") != "Beacons would be disabled." {
+		t.Errorf("test of beacon.disabled: %s", value.Repr(got))
+	}
+	m.single(t, false, "beacon.absent", "watch")
+
 	events := m.events("site/")
 	if got := m.single(t, true, "event.send", "site/predicted", "data", value.DictOf("x", int64(1))); got.At("result") != nil {
 		t.Errorf("test of event.send: %s", value.Repr(got))

@@ -176,7 +176,8 @@ func FuzzParse(tf *testing.F) {
 		f.Fatal(err)
 	}
 	r, err := PrepareList(Revocations{Key: string(key), Certificate: string(c.PEM()), Days: 1, Digest: "sha256",
-		Revoked: value.ListOf(value.DictOf("serial_number", int64(5), "extensions", value.DictOf("CRLReason", "superseded", "invalidityDate", "2026-01-01 00:00:00"))),
+		Revoked: value.ListOf(value.DictOf("serial_number", int64(5), "extensions",
+			value.DictOf("CRLReason", "superseded", "invalidityDate", "2026-01-01 00:00:00"))),
 		Extensions: value.DictOf("cRLNumber", int64(3), "deltaCRLIndicator", int64(2), "authorityKeyIdentifier", "keyid",
 			"issuingDistributionPoint", value.DictOf("fullname", "URI:http://x", "onlyCA", true))}, nil)
 	if err != nil {

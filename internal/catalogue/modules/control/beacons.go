@@ -231,6 +231,9 @@ func (m beaconModule) turnOne(fun string) func(context.Context, *fn.Call, beacon
 		case !known.Has(a.Name):
 			return beaconResult(false, "Beacon %s is not currently configured.", a.Name), nil
 		case a.Kw.Bool("test"):
+			if fun == "disable" { // Salt's text is that of all beacons
+				return beaconResult(true, "Beacons would be disabled."), nil
+			}
 			return beaconResult(true, "Beacon %s would be %sd.", a.Name, fun), nil
 		}
 		return m.manage(ctx, fmt.Sprintf("%sd beacon %s on minion.", title(fun), a.Name), "func", fun+"_beacon", "name", a.Name)

@@ -268,6 +268,8 @@ func TestLocalMaster(t *testing.T) {
 	check(t, d, &fn.Call{}, "saltutil.wheel", []any{"key.list_all"}, none, "wheel key.list_all [] {}")
 	check(t, d, &fn.Call{}, "saltutil.cmd", []any{"*", "f"}, none, "command '*' glob 'f' [] {}  0s")
 	check(t, d, &fn.Call{}, "saltutil.cmd_iter", []any{"*", "f"}, none, "command '*' glob 'f' [] {}  0s")
+	d.fail = salt.Errorf(salt.Invalid, "batch must be a number")
+	check(t, d, &fn.Call{}, "saltutil.cmd", []any{"*", "f"}, "ERROR: batch must be a number", "command '*' glob 'f' [] {}  0s")
 }
 
 func TestRefreshPillarWaitsNoLonger(t *testing.T) {

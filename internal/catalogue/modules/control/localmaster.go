@@ -6,6 +6,7 @@ import (
 	"strconv"
 	"time"
 
+	"brine/internal/base/salt"
 	"brine/internal/call/fn"
 	"brine/internal/py/value"
 )
@@ -96,8 +97,11 @@ func (s saltutil) runner(ctx context.Context, _ *fn.Call, a localRunnerArgs) (an
 	return data.At("return"), nil
 }
 
-// onMaster adds to an error that the function needs a master on this machine.
+// onMaster adds to an error that the function needs a master on this machine, unless an argument is invalid.
 func onMaster(err error) error {
+	if salt.KindOf(err) == salt.Invalid {
+		return fn.Errorf("%w", err)
+	}
 	return fn.Errorf("no master on this machine could be asked, and this function needs one: %w", err)
 }
 
