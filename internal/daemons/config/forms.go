@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 
 	"brine/internal/base/field"
 	"brine/internal/base/target"
@@ -375,13 +376,27 @@ func grant(at string, v any, report func(at, text string)) {
 	})(at, conditions, report)
 }
 
-// onMaster reports a permission for the master's own functions, such as @runner or @jobs, that is close to one that
-// has an effect. Others may be modules of the user's own.
-func onMaster(at, name string, report func(at, text string)) {
+// masterPermissions returns the permissions for the master's own functions.
+var masterPermissions = sync.OnceValue(func() []string {
 	known := []string{"@" + acl.Runner, "@" + acl.Runner + "s", "@" + acl.Wheel, "@" + acl.Wheel + "s"}
 	for _, m := range append(runners.New(runners.Deps{}), wheel.New(wheel.Deps{})...) {
 		known = append(known, "@"+m.Name)
 	}
+	return known
+})
+
+// stateModules returns the names of the state modules.
+var stateModules = sync.OnceValue(func() (known []string) {
+	for _, m := range catalogue.States(orchestration.Deps{}) {
+		known = append(append(known, m.Name), m.Aliases...)
+	}
+	return known
+})
+
+// onMaster reports a permission for the master's own functions, such as @runner or @jobs, that is close to one that
+// has an effect. Others may be modules of the user's own.
+func onMaster(at, name string, report func(at, text string)) {
+	known := masterPermissions()
 	if !slices.Contains(known, name) && len(textedit.Nearest(name, known)) > 0 {
 		among("permission", known)(at, name, report)
 	}
@@ -390,10 +405,7 @@ func onMaster(at, name string, report func(at, text string)) {
 // stateModule is the form of the name of a state module. Names that are far from all may be the user's own modules.
 func stateModule(at string, v any, report func(at, text string)) {
 	word("a state module")(at, v, report)
-	var known []string
-	for _, m := range catalogue.States(orchestration.Deps{}) {
-		known = append(append(known, m.Name), m.Aliases...)
-	}
+	known := stateModules()
 	if name := value.Str(v); !slices.Contains(known, name) && len(textedit.Nearest(name, known)) > 0 {
 		among("state module", known)(at, name, report)
 	}

@@ -9,6 +9,7 @@ import (
 	"strconv"
 	"strings"
 
+	"brine/internal/base/target"
 	"brine/internal/base/textedit"
 	"brine/internal/call/acl"
 	"brine/internal/call/fn"
@@ -196,7 +197,8 @@ func (s *functionSet) meant(pattern string) string {
 	if m == nil || s.modules[m[1]] && m[2] == "" || s.own[m[1]] != nil {
 		return ""
 	}
-	if slices.ContainsFunc(s.names, func(name string) bool { return acl.Matches([]any{pattern}, name) }) {
+	re, err := target.CompileRegexp(pattern)
+	if err != nil || slices.ContainsFunc(s.names, re.MatchString) {
 		return ""
 	}
 	names := s.names
