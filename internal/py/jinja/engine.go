@@ -174,6 +174,9 @@ type Run struct {
 	// MaxTime does not count that. The returned function is called at the end; the
 	// returned context replaces that of the rendering.
 	Large func(ctx context.Context) (_ context.Context, end func(), err error)
+	// Unnamed leaves the name of the template out of messages of Jinja, which has none for a template that is made of
+	// a string.
+	Unnamed bool
 	// Timed, if set, receives the duration of each part within TimedTags.
 	Timed func(source, label string, d time.Duration)
 }
@@ -185,6 +188,9 @@ func (t *Template) Render(ctx context.Context, r Run) (out string, err error) {
 		rt.small -= largeFrom
 	} else {
 		rt.small = -1
+	}
+	if r.Unnamed {
+		rt.unnamed = t
 	}
 	rt.globals = &scopeVars{vars: t.env.globals}
 	if r.Globals != nil {
@@ -245,8 +251,10 @@ type runtime struct {
 	// cur is the innermost frame; after a failure, the frame that failed.
 	cur   *frame
 	depth int
-	left  int // bytes that may still be allocated
-	dead  reclaimer
+	// unnamed is the template that has no name in messages.
+	unnamed *Template
+	left    int // bytes that may still be allocated
+	dead    reclaimer
 	// value of left at which the rendering counts as large; -1 once it does
 	small int
 	end   func() // of a large rendering

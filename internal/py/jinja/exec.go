@@ -615,8 +615,12 @@ func (n *fromStmt) exec(f *frame) flow {
 	for i, name := range n.names {
 		v, ok := m.Attr(name)
 		if !ok {
-			v = f.rt.undefinedHint(name, fmt.Sprintf("the template %s (imported on line %d in %s) does not export the requested name %s",
-				value.Repr(m.name), n.line, value.Repr(f.tmpl.name), value.Repr(name)))
+			in := ""
+			if f.tmpl != f.rt.unnamed {
+				in = " in " + value.Repr(f.tmpl.name)
+			}
+			v = f.rt.undefinedHint(name, fmt.Sprintf("the template %s (imported on line %d%s) does not export the requested name %s",
+				value.Repr(m.name), n.line, in, value.Repr(name)))
 		}
 		t := n.targets[i]
 		f.put(t.slot, v)

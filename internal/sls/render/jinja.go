@@ -187,7 +187,7 @@ func (r *Renderer) fill(ctx context.Context, req *Request, source string, sls bo
 	}
 	vars := names(ctx, req, sls)
 	l := &templateLoader{r: r, req: req, env: env}
-	run := jinja.Run{Globals: vars, Vars: vars, Load: l.load, Timed: r.timed, Large: r.turn}
+	run := jinja.Run{Globals: vars, Vars: vars, Load: l.load, Unnamed: true, Timed: r.timed, Large: r.turn}
 	if strings.HasSuffix(source, "\n") {
 		run.Tail = "\n"
 	}

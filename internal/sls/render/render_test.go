@@ -67,6 +67,7 @@ func request(src string) Request {
 			"web/defaults.yaml": "web:\n  port: 0644\n  name: nginx\n",
 			"web/libtpl.jinja":  "{% macro m(x) %}{{ tpldir }}:{{ tplfile }}:{{ x }}{% endmacro %}",
 			"web/broken.jinja":  "\n\n{{ nothing.here }}\n",
+			"web/imports.jinja": "{% from 'web/map.jinja' import nope %}\n{% set x = nope ~ 'a' %}\n",
 		},
 	}
 }
@@ -117,6 +118,12 @@ func TestErrors(t *testing.T) {
 		{"not found", "{% import 'no/such' as x %}",
 			"Jinja error: no/such\nThis template was not found in the environment \"base\"; line 1\n\n---\n{% import 'no/such' as x %}    " +
 				"<======================\n---"},
+		{"not exported", "{% from 'web/map.jinja' import nope %}\n{{ nope }}",
+			"Jinja variable the template 'web/map.jinja' (imported on line 1) does not export the requested name 'nope'; line 2\n\n---\n" +
+				"{% from 'web/map.jinja' import nope %}\n{{ nope }}    <======================\n---"},
+		{"not exported to another file", "{% from 'web/imports.jinja' import x %}{{ x }}",
+			"Jinja variable the template 'web/map.jinja' (imported on line 1 in 'web/imports.jinja') does not export the requested name 'nope'\n" +
+				"web/imports.jinja(2):\n---\n{% from 'web/map.jinja' import nope %}\n{% set x = nope ~ 'a' %}    <======================\n---"},
 		{"above", "{% import '../../etc/passwd' as x %}",
 			"Jinja error: ../../etc/passwd\nThis template was not found in the environment \"base\"; line 1\n\n---\n{% import '../../etc/passwd' " +
 				"as x %}    <======================\n---"},
