@@ -132,7 +132,7 @@ func (k key) list(_ context.Context, _ *fn.Call, a statesArgs) (*value.Dict, err
 		}
 	}
 	if strings.HasPrefix(a.Match, "all") {
-		return found(all).dict(true), nil
+		return k.whole(all)
 	}
 	return value.NewDict(0), nil
 }
@@ -142,7 +142,12 @@ func (k key) listAll(context.Context, *fn.Call, none) (*value.Dict, error) {
 	if err != nil {
 		return nil, err
 	}
-	d := found(all).dict(true)
+	return k.whole(all)
+}
+
+// whole returns the ids of all keys, and the names of the master's own key files.
+func (k key) whole(all found) (*value.Dict, error) {
+	d := all.dict(true)
 	files, err := k.ownFiles()
 	d.Set("local", value.Strings(files))
 	return d, err

@@ -15,6 +15,7 @@ import (
 	"os"
 	"slices"
 	"strings"
+	"syscall"
 	"time"
 	"unicode/utf8"
 
@@ -108,8 +109,27 @@ func unanswered(kw *value.Dict, err error) *value.Dict {
 	if errors.As(err, &u) {
 		err = u.Err // the URL may contain a password
 	}
-	d.Set("error", err.Error())
+	d.Set("error", systemText(err))
 	return d
+}
+
+// systemText returns Python's message for an error of the system or of a look-up of a name, which
+// Salt has in the result.
+func systemText(err error) string {
+	var (
+		errno syscall.Errno
+		dns   *net.DNSError
+	)
+	switch {
+	case errors.As(err, &errno):
+		text := errno.Error()
+		return fmt.Sprintf("[Errno %d] %s", int(errno), strings.ToUpper(text[:1])+text[1:])
+	case errors.As(err, &dns) && dns.IsNotFound:
+		return "[Errno -2] Name or service not known"
+	case errors.As(err, &dns) && dns.IsTemporary && !dns.IsTimeout:
+		return "[Errno -3] Temporary failure in name resolution"
+	}
+	return err.Error()
 }
 
 // request builds a request from keywords.
