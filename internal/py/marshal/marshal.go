@@ -4,7 +4,7 @@
 //
 // It is for processes that Brine starts, not for messages or files. Sets become tuples,
 // which the value model has in their place. A time is a tuple of an ellipsis, "time" and
-// seven numbers, since the format has no times; Append reports that it wrote one.
+// seven numbers, since the format has no times, and a date one of "date" and three; Append reports that it wrote one.
 //
 // Input may be hostile: Unmarshal is bounded by Limits, allocates at most a constant times
 // the size of its input, and never panics.
@@ -63,8 +63,11 @@ const (
 	codeFrozenSet = '>'
 )
 
-// timeName marks a tuple that stands for a time.
-const timeName = "time"
+// timeName marks a tuple that stands for a time, dateName one for a date.
+const (
+	timeName = "time"
+	dateName = "date"
+)
 
 // Append appends the encoding of v. marked reports that it has values that the format
 // lacks, which the reader has to restore.
@@ -197,12 +200,18 @@ func (e *encoder) dict(d *value.Dict, depth int) error {
 
 func (e *encoder) time(t time.Time) {
 	e.marked = true
-	t = t.UTC()
-	e.dst = binary.LittleEndian.AppendUint32(append(e.dst, codeTuple), 9)
+	name, parts := timeName, []int{t.Year(), int(t.Month()), t.Day()}
+	if value.IsDate(t) {
+		name = dateName
+	} else {
+		t = t.UTC()
+		parts = []int{t.Year(), int(t.Month()), t.Day(), t.Hour(), t.Minute(), t.Second(), t.Nanosecond() / 1000}
+	}
+	e.dst = binary.LittleEndian.AppendUint32(append(e.dst, codeTuple), uint32(2+len(parts)))
 	e.dst = append(e.dst, codeEllipsis)
-	e.dst = binary.LittleEndian.AppendUint32(append(e.dst, codeText), uint32(len(timeName)))
-	e.dst = append(e.dst, timeName...)
-	for _, n := range []int{t.Year(), int(t.Month()), t.Day(), t.Hour(), t.Minute(), t.Second(), t.Nanosecond() / 1000} {
+	e.dst = binary.LittleEndian.AppendUint32(append(e.dst, codeText), uint32(len(name)))
+	e.dst = append(e.dst, name...)
+	for _, n := range parts {
 		e.integer(int64(n))
 	}
 }
@@ -432,7 +441,8 @@ func (d *decoder) sequence(code byte) (any, error) {
 }
 
 func readTime(items []any) (time.Time, bool) {
-	if len(items) != 9 || items[1] != timeName {
+	isDate := len(items) == 5 && items[1] == dateName
+	if !isDate && (len(items) != 9 || items[1] != timeName) {
 		return time.Time{}, false
 	}
 	var n [7]int
@@ -445,6 +455,9 @@ func readTime(items []any) (time.Time, bool) {
 	}
 	if n[0] < 1 || n[0] > 9999 {
 		return time.Time{}, false
+	}
+	if isDate {
+		return value.Date(n[0], n[1], n[2]), true
 	}
 	return time.Date(n[0], time.Month(n[1]), n[2], n[3], n[4], n[5], n[6]*1000, time.UTC), true
 }

@@ -24,10 +24,24 @@ func Str(v any) string {
 	case string:
 		return x
 	case time.Time:
+		if IsDate(x) {
+			return x.Format(time.DateOnly)
+		}
 		return isoTime(x, ' ')
 	}
 	return Repr(v)
 }
+
+// dateZone marks a time that stands for a date. As in Salt, a date that is sent becomes a datetime.
+var dateZone = time.FixedZone("date", 0)
+
+// Date returns Python's datetime.date.
+func Date(year, month, day int) time.Time {
+	return time.Date(year, time.Month(month), day, 0, 0, 0, 0, dateZone)
+}
+
+// IsDate reports whether a time is a date without a time of the day.
+func IsDate(t time.Time) bool { return t.Location() == dateZone }
 
 func isoTime(t time.Time, sep byte) string {
 	s := t.Format("2006-01-02") + string(sep) + t.Format("15:04:05")
@@ -82,6 +96,10 @@ func writeRepr(b *strings.Builder, v any) {
 		}
 		b.WriteByte('}')
 	case time.Time:
+		if IsDate(x) {
+			fmt.Fprintf(b, "datetime.date(%d, %d, %d)", x.Year(), int(x.Month()), x.Day())
+			return
+		}
 		fmt.Fprintf(b, "datetime.datetime(%d, %d, %d, %d, %d", x.Year(), int(x.Month()), x.Day(), x.Hour(), x.Minute())
 		us := x.Nanosecond() / 1000
 		if x.Second() != 0 || us != 0 {

@@ -223,7 +223,7 @@ func Truth(v any) bool {
 
 // TypeName returns Python's name of v's type, for error messages.
 func TypeName(v any) string {
-	switch v.(type) {
+	switch v := v.(type) {
 	case nil:
 		return "NoneType"
 	case bool:
@@ -243,6 +243,9 @@ func TypeName(v any) string {
 	case *Dict:
 		return "dict"
 	case time.Time:
+		if IsDate(v) {
+			return "date"
+		}
 		return "datetime"
 	}
 	return "object"
