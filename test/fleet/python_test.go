@@ -17,6 +17,7 @@ import (
 	"brine/internal/call/client"
 	"brine/internal/daemons/master"
 	"brine/internal/daemons/minion"
+	"brine/internal/net/wire"
 	"brine/internal/py/value"
 	"brine/test/eventually"
 	"brine/test/tools"
@@ -86,7 +87,7 @@ func TestMastersPython(t *testing.T) {
 		t.Fatal(err)
 	}
 	fetched, _ := all.At("return").(*value.Dict)
-	for kind, want := range map[string]string{"pillar": "pillar.broken pillar.own", "modules": "modules.tools", "tops": "tops.where", "runners": "runners.site",
+	for kind, want := range map[string]string{"pillar": "pillar.broken pillar.own", "modules": "modules.tools", "tops": "tops.where", "runners": "runners.deep runners.site",
 		"states": ""} {
 		names := value.Texts(fetched.At(kind))
 		slices.Sort(names)
@@ -570,4 +571,68 @@ func TestRunnersBesidePillars(t *testing.T) {
 		}
 		return nil
 	})
+}
+
+// TestRunnersOfTheUser: runners in Python have what Salt's master has: execution functions of its
+// machine, keys, minions, events, targets and renderers. The expected values are those of Salt
+// 3007.10.
+func TestRunnersOfTheUser(t *testing.T) {
+	m := pythonMaster(t)
+	starts := m.events("salt/minion/")
+	for _, id := range []string{"web1", "db1"} {
+		startMinion(t, id, "tcp", []*theMaster{m}, nil)
+		m.awaitStart(starts, id)
+	}
+	c := m.local()
+	if _, err := c.Run(t.Context(), client.Runner{Fun: "saltutil.sync_all"}, nil, nil); err != nil {
+		t.Fatal(err)
+	}
+	for call, want := range map[string]string{
+		"deep.loaded": "True",
+		"deep.here":   "['x', 'GREETING = \"hi \"', 8, 'Linux']",
+		"deep.keys":   "[['db1', 'web1'], False, True, True]",
+		"deep.minions": "[{'web1': {'test.ping': True, 'test.echo': 'y'}}, ['web1'], True, [{'db1': True}, {'web1': True}], {'web1': True}, " +
+			"'z', {}]",
+		"deep.events":  "['deep/two', 2, None]",
+		"deep.matches": "[True, False, True, True, True, True, False]",
+		"deep.rendered": "[{'a': 1, 'b': 'no b', 'c': 4, 'd': 'a thing', 'e': 10, 'f': True, 'g': 1, 'h': 1, 'i': 'a', 'j': True, 'k': False, " +
+			"'l': 'q', 'm': 1, 'n': {'a': 1}}, True, {'own': True, 'sls': 's'}]",
+		"deep.dates": `['d: 2024-01-02\nt: 2024-01-02 03:04:00\n', '(datetime.date(2024, 1, 2),)']`,
+	} {
+		if got := m.runner(c, call); got != want {
+			t.Errorf("%s: got %s\nwant %s", call, got, want)
+		}
+	}
+
+	ret, err := c.Run(t.Context(), client.Runner{Fun: "deep.failed"}, nil, nil)
+	if err != nil || ret.At("success") != false || ret.Has("retcode") {
+		t.Errorf("a runner with a retcode: %s, %v", value.Repr(ret), err)
+	}
+	if got := m.runner(c, "deep.refuses"); !strings.Contains(got, "Traceback") || !strings.Contains(got, "salt.exceptions.CommandExecutionError: no luck") {
+		t.Errorf("an exception of Salt's in a runner: %s", got)
+	}
+
+	var out, errs strings.Builder
+	printed := func(e client.RunnerEvent) {
+		if e.Name == wire.EventPrint && e.Data.Str("stream") == "stderr" {
+			errs.WriteString(e.Data.Str("text"))
+		} else if e.Name == wire.EventPrint {
+			out.WriteString(e.Data.Str("text"))
+		}
+	}
+	for _, wanted := range []bool{true, false} {
+		out.Reset()
+		errs.Reset()
+		ret, err = c.Run(t.Context(), client.Runner{Fun: "deep.prints", Prints: wanted}, nil, printed)
+		if err != nil || value.Repr(ret.At("return")) != "['hidden']" {
+			t.Errorf("a runner that prints: %s, %v", value.Repr(ret), err)
+		}
+		want, wantErrs := "one\ntwo\nargs:\n    - shown\nkwargs:\n    ----------\n", "three\n"
+		if !wanted {
+			want, wantErrs = "", ""
+		}
+		if strings.ReplaceAll(out.String(), "----------\nargs", "args") != want || errs.String() != wantErrs {
+			t.Errorf("wanted %v: it printed %q and %q", wanted, out.String(), errs.String())
+		}
+	}
 }

@@ -23,11 +23,13 @@ type Runner struct {
 	// Cluster runs it once in the whole cluster, on the master that holds the lease. If that master
 	// dies, another one runs it again if it is Repeatable.
 	Cluster, Repeatable bool
+	// Prints requests events with what a function in Python prints: see RunnerEvent.
+	Prints bool
 }
 
 // RunnerEvent is an event fired by a running runner.
 type RunnerEvent struct {
-	// Name is the end of the tag, usually "progress".
+	// Name is the end of the tag: usually "progress", or wire.EventPrint.
 	Name string
 	Data *value.Dict
 }
@@ -41,6 +43,7 @@ func (c *Client) RunAsync(ctx context.Context, r Runner) (jid, tag string, err e
 	load := wire.Encode(wire.Run{
 		Cmd: "runner", Fun: r.Fun, Kwarg: wire.Encode(wire.Arguments{Arg: value.ListOf(r.Args...), Kwarg: kwargs}), JID: r.JID,
 		SkipGrains: r.SkipGrains, Lenient: r.Lenient, Cluster: r.Cluster, Repeatable: r.Cluster && r.Repeatable,
+		Prints: r.Prints,
 	})
 	c.sign(load)
 	reply, err := c.request(ctx, load, c.o.Timeout)

@@ -85,8 +85,12 @@ type Call struct {
 	RunAs string
 	// Progress, if set, receives each part of the result as soon as it is complete.
 	Progress func(part any)
+	// Print, if set, receives what a function in Python prints to "stdout" or "stderr". If it is
+	// nil, that is logged.
+	Print func(stream, text string)
 
 	retcode int
+	failed  bool
 	out     string
 }
 
@@ -180,6 +184,12 @@ func (c *Call) SetRetcode(code int) { c.retcode = code }
 
 // Retcode returns the last value of SetRetcode, or 0.
 func (c *Call) Retcode() int { return c.retcode }
+
+// SetFailed makes a runner count as failed, although its retcode is 0.
+func (c *Call) SetFailed() { c.failed = true }
+
+// Failed reports whether SetFailed was called.
+func (c *Call) Failed() bool { return c.failed }
 
 // SetOut names the outputter for this result.
 func (c *Call) SetOut(name string) { c.out = name }

@@ -2,6 +2,7 @@ package python
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"reflect"
 	"sync"
@@ -33,16 +34,27 @@ type Env struct {
 	Functions map[string]Functions
 	// Trees are further data that a module can request by name: "running".
 	Trees map[string]func() any
+	// Bus and Commander are those of the master that makes the call, or nil.
+	Bus       Bus
+	Commander Commander
 	// Vars are variables of the call: "test", and names with underscores, which become globals of
 	// the module.
 	Vars *value.Dict
+
+	subscribed subscriptions
 }
 
 // vars returns the variables that are sent with the call.
 func (e *Env) vars() *value.Dict {
-	d := value.NewDict(e.Vars.Len() + 1)
+	d := value.NewDict(e.Vars.Len() + 3)
 	if jid := e.Call.JID; jid != "" && jid != "req" {
 		d.Set("job", jid)
+	}
+	if e.Call.Print != nil {
+		d.Set("prints", true)
+	}
+	if e.Bus != nil {
+		d.Set("bus", true)
 	}
 	d.Update(e.Vars)
 	return d
@@ -115,7 +127,13 @@ func (e *Env) request(ctx context.Context, p *Pool, name string, args []any) (v 
 	case "output":
 		return e.output(a)
 	case "render":
-		return e.render(ctx, a)
+		return e.render(ctx, p, a)
+	case "match":
+		return e.match(a)
+	case "subscribe", "event", "fire":
+		return e.bus(ctx, name, a)
+	case "command":
+		return e.command(ctx, a)
 	}
 	return nil, fmt.Errorf("there is no request %q", name)
 }
@@ -201,16 +219,39 @@ func (e *Env) output(a arguments) (any, error) {
 	return output.New(o, e.Call.Log).Render(a.text(0), a.at(1), output.Call{}), nil
 }
 
-// render runs a renderer on a text: name, text, saltenv, path, context.
-func (e *Env) render(ctx context.Context, a arguments) (any, error) {
+// render runs a renderer on a text: name, text, saltenv, path, context, and the objects of Python in
+// the context.
+func (e *Env) render(ctx context.Context, p *Pool, a arguments) (any, error) {
 	c := e.Call
 	variables, _ := a.at(4).(*value.Dict)
-	t := fn.Template{Engine: a.text(0), Source: []byte(a.text(1)), Saltenv: a.text(2), Path: a.text(3), Context: variables}
-	switch {
-	case c.Templates == nil:
-		return nil, fn.Errorf("there are no renderers here")
-	case t.Engine == "jinja":
-		return c.Templates.Text(ctx, c, t)
+	if objects, ok := a.at(5).(*value.Dict); ok && objects.Len() > 0 {
+		if variables = variables.Clone(); variables == nil {
+			variables = value.NewDict(objects.Len())
+		}
+		for name, described := range objects.All() {
+			o, err := p.lent(ctx, e, described)
+			if err != nil {
+				return nil, err
+			}
+			variables.Set(name, o)
+		}
 	}
-	return c.Templates.Data(ctx, c, t.Engine, t)
+	t := fn.Template{Engine: a.text(0), Source: []byte(a.text(1)), Saltenv: a.text(2), Path: a.text(3), Context: variables}
+	if c.Templates == nil {
+		return nil, fn.Errorf("there are no renderers here")
+	}
+	if t.Engine == "jinja" {
+		text, err := c.Templates.Text(ctx, c, t)
+		return text, renderError(err)
+	}
+	v, err := c.Templates.Data(ctx, c, t.Engine, t)
+	return v, renderError(err)
+}
+
+// renderError returns an error of a template as Salt raises it.
+func renderError(err error) error {
+	if err == nil || errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
+		return err
+	}
+	return &fn.ExceptionError{Class: "salt.exceptions.SaltRenderError", Text: err.Error()}
 }

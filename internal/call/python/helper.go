@@ -431,6 +431,9 @@ func (h *helper) take(m value.Tuple) error {
 	if !ok {
 		return errMalformed
 	}
+	if kind == "p" {
+		return h.print(number, m[2:])
+	}
 	switch {
 	case kind == "r" && len(m) == 5:
 		a := answer{value: m[3]}
@@ -466,6 +469,22 @@ func (h *helper) take(m value.Tuple) error {
 		return nil
 	}
 	return errMalformed
+}
+
+// print passes on what the function of a call prints.
+func (h *helper) print(env int64, m value.Tuple) error {
+	stream, ok := m[0].(string)
+	text, okText := m[1].(string)
+	if !ok || !okText {
+		return errMalformed
+	}
+	h.mu.Lock()
+	a := h.envs[env]
+	h.mu.Unlock()
+	if a != nil && a.env.Call.Print != nil {
+		a.env.Call.Print(stream, text)
+	}
+	return nil
 }
 
 // serve answers one request of Python.

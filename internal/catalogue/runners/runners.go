@@ -14,6 +14,7 @@ import (
 	"brine/internal/base/target"
 	"brine/internal/call/client"
 	"brine/internal/call/fn"
+	"brine/internal/call/python"
 	"brine/internal/net/event"
 	"brine/internal/py/value"
 	"brine/internal/store/cache"
@@ -150,13 +151,16 @@ func Run(ctx context.Context, r *fn.Registry, c *fn.Call, j fn.Job) fn.Outcome {
 		unknown    *fn.UnknownError
 		argument   *fn.ArgumentError
 		invocation *fn.InvocationError
+		raised     *python.Error
 	)
 	switch {
 	case o.Err == nil:
 		o.Retcode = c.Retcode() // a returned map with a failure is data here
-		o.Success = o.Retcode == 0
+		o.Success = o.Retcode == 0 && !c.Failed()
 	case errors.As(o.Err, &unknown):
 		o.Retcode = 0
+	case errors.As(o.Err, &raised) && !errors.As(o.Err, &argument): // also for exceptions that have no traceback elsewhere
+		o.Return = fmt.Sprintf(textException, j.Fun, raised.Trace)
 	case errors.As(o.Err, &argument), errors.As(o.Err, &invocation):
 		f, err := r.Lookup(j.Fun)
 		if err == nil {

@@ -166,6 +166,10 @@ func (e execution) execute(ctx context.Context, c *fn.Call, a executeArgs) (*val
 	if ctx.Err() != nil {
 		return nil, ctx.Err()
 	}
+	if errors.Is(err, client.ErrNoMatch) && c.Print != nil {
+		c.Print("stdout", client.ErrNoMatch.Error()+"\n")
+		return ret, nil
+	}
 	if err != nil { // as in Salt, the caller finds no minion
 		c.Log.Error("cannot execute a function", "fun", a.Fun, "tgt", value.Str(a.Tgt), "err", err)
 		return ret, nil

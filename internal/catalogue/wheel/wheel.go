@@ -10,6 +10,7 @@ import (
 
 	"brine/internal/base/registry"
 	"brine/internal/call/fn"
+	"brine/internal/call/python"
 	"brine/internal/py/value"
 	"brine/internal/store/keystore"
 )
@@ -75,6 +76,10 @@ func Run(ctx context.Context, r *fn.Registry, c *fn.Call, fun string, args []any
 		job.Arg = append(append([]any(nil), args...), kw)
 	}
 	o := r.Run(ctx, c, job)
+	var raised *python.Error
+	if errors.As(o.Err, &raised) {
+		return fmt.Sprintf("Exception occurred in wheel %s: %s", fun, raised.Trace), false
+	}
 	if o.Err != nil {
 		return fmt.Sprintf("Exception occurred in wheel %s: %v", fun, o.Err), false
 	}

@@ -8,6 +8,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"slices"
 	"strings"
 	"time"
@@ -21,6 +22,7 @@ import (
 	"brine/internal/cli/daemon"
 	"brine/internal/cli/frame"
 	"brine/internal/cli/session"
+	"brine/internal/net/wire"
 	"brine/internal/py/value"
 )
 
@@ -156,7 +158,7 @@ func (p *program) do(ctx context.Context, args []string) error {
 	}
 	pos, kwargs := fn.ParseWords(args[1:], raw)
 	r := client.Runner{Fun: args[0], Args: fn.Wire(pos, nil), Kwargs: p.timed(args[0], len(pos), kwargs), JID: p.opts.JID, SkipGrains: p.opts.SkipGrains,
-		Cluster: p.opts.Cluster, Repeatable: p.opts.Repeatable}
+		Cluster: p.opts.Cluster, Repeatable: p.opts.Repeatable, Prints: !p.opts.Async}
 	switch {
 	case p.opts.Async:
 		return p.async(ctx, r)
@@ -222,6 +224,10 @@ func (p *program) execute(ctx context.Context, r client.Runner) error {
 	})
 	defer stop()
 	data, err := p.call(ctx, r, started, func(e client.RunnerEvent) {
+		if e.Name == wire.EventPrint {
+			broken = errors.Join(broken, line.Aside(func() error { return p.printed(e.Data) }))
+			return
+		}
 		if !p.opts.Quiet && broken == nil {
 			broken = line.Aside(func() error {
 				return p.Show.Show(value.DictOf("suffix", e.Name, "event", e.Data), outputterOf(e.Data), output.Call{})
@@ -246,13 +252,26 @@ func (p *program) execute(ctx context.Context, r client.Runner) error {
 			return err
 		}
 	}
-	if data.At("success") == false {
+	if text, ok := shown.(string); ok && data.At("success") == false && strings.HasPrefix(text, "'"+r.Fun+"' is not available") {
 		p.suggest(r.Fun)
 	}
 	if code := exitOf(data); code != 0 {
 		return exit(code)
 	}
 	return p.strict(r.Fun, data.At("success") == false, shown)
+}
+
+// printed shows what a function in Python has printed, also with --quiet, as Salt's program, which
+// runs it itself.
+func (p *program) printed(data *value.Dict) error {
+	var in wire.Printed
+	wire.View(data, &in)
+	to := p.Env.Stdout
+	if in.Stream == "stderr" {
+		to = p.Env.Stderr
+	}
+	_, err := io.WriteString(to, in.Text)
+	return err
 }
 
 // suggest prints similar names of runners if there is none of this name.

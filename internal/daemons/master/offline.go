@@ -144,7 +144,7 @@ func (m *offline) open(fun string) error {
 	if m.cache, err = cache.Open(m.cfg.CacheDir, own, m.cfg.Cache, driver, m.log); err != nil {
 		return err
 	}
-	m.returners = userModules(&m.cfg, usermodules.ReturnerKinds, func() *fn.Call { return m.templates.call() }, nil, m.log)
+	m.returners = userModules(&m.cfg, usermodules.ReturnerKinds, func() *fn.Call { return m.templates.call() }, serves{}, m.log)
 	m.sinks.Python = m.returners.Returners()
 	jobs, err := m.openJobs(own, strings.HasPrefix(fun, "jobs."))
 	if err != nil {

@@ -30,8 +30,16 @@ type runnerCalls struct {
 	bus      *event.Bus
 	traces   traces
 	log      *slog.Logger
+	prints   bool // fire events with what functions in Python print
 
 	rateLimitedLog *ratelimit.Log
+}
+
+// printing returns the same calls, with events of what functions in Python print.
+func (r *runnerCalls) printing() *runnerCalls {
+	calls := *r
+	calls.prints = true
+	return &calls
 }
 
 // run runs a runner, and is part of the trace that in names, if any.
@@ -87,6 +95,11 @@ func (r *runnerCalls) call(ctx context.Context, tag, jid, fun, user string, args
 			d = value.DictOf("data", part)
 		}
 		r.bus.Fire(tag+"/progress", d)
+	}
+	if r.prints {
+		c.Print = func(stream, text string) {
+			r.bus.Fire(tag+"/"+wire.EventPrint, wire.Encode(wire.Printed{Stream: stream, Text: text}))
+		}
 	}
 	inner, ended := r.traces.run(ctx, jid, fun, user)
 	o := runners.Run(inner, r.registry, c, fn.Job{Fun: fun, Arg: args})

@@ -69,7 +69,11 @@ func (r *runs) start(c *channel.Call) {
 		opts = opts.Clone()
 		opts.Set("skip_grains", true)
 	}
-	r.background.Go(func() { r.calls.run(trace.Link{}, tag, jid, fun, who.onMaster(), positional(args, kwargs), opts) })
+	calls := r.calls
+	if in.Prints {
+		calls = calls.printing()
+	}
+	r.background.Go(func() { calls.run(trace.Link{}, tag, jid, fun, who.onMaster(), positional(args, kwargs), opts) })
 }
 
 func (r *runs) refuse(c *channel.Call, who *caller, reply *value.Dict) {

@@ -38,6 +38,8 @@ type templates struct {
 	runners func() *fn.Registry
 	// orders returns a client that commands minions; nil: no master is running.
 	orders func() *client.Client
+	// grains are those of the master's machine.
+	grains *ownGrains
 	// funcs are the execution functions that templates can call.
 	funcs *fn.Registry
 	log   *slog.Logger
@@ -45,7 +47,8 @@ type templates struct {
 
 func newTemplates(t templates, cfg *Config) (*templates, error) {
 	made := &t
-	t.user = userModules(cfg, usermodules.MasterKinds, made.call, nil, t.log)
+	t.grains = &ownGrains{id: t.id, ctx: t.ctx, log: t.log}
+	t.user = userModules(cfg, usermodules.MasterKinds, made.call, serves{}, t.log)
 	if t.renderer == nil {
 		t.renderer = render.New(render.Options{Log: t.log, Local: t.local, Python: t.user, Limits: cfg.Templates})
 	}
@@ -63,7 +66,7 @@ func newTemplates(t templates, cfg *Config) (*templates, error) {
 func (t *templates) functions() (*fn.Registry, error) {
 	all := catalogue.Modules()
 	all = append(all, core.Grains(givenGrains{}), t.askMaster())
-	return fn.NewRegistry(&ownGrains{id: t.id, ctx: t.ctx, log: t.log}, all...)
+	return fn.NewRegistry(t.grains, all...)
 }
 
 // givenGrains gives templates read-only access to a minion's grains.
@@ -147,7 +150,7 @@ func (t *templates) compiler(cfg Config, git *gitpillar.Source, groups target.No
 	return pillar.New(pillar.Config{
 		Options: cfg.Pillar, Top: cfg.Top, Renderer: t.renderer, Default: renderer, Whitelist: value.ListTexts(cfg.Opts.At("renderer_whitelist")),
 		Blacklist: value.ListTexts(cfg.Opts.At("renderer_blacklist")), Opts: cfg.Opts, Nodegroups: groups, Funcs: t.funcs, Python: t.user.Pillars(),
-		Call: func() *fn.Call { return &fn.Call{Files: t.ownFiles()} },
+		Call: func() *fn.Call { return &fn.Call{Files: t.ownFiles(), Templates: ownTemplates{t}} },
 		Git:  git, CacheDir: t.cacheDir, Version: cfg.Opts.Str("saltversion"), Log: t.log,
 	})
 }
@@ -160,6 +163,27 @@ func (t *templates) local(_, path string) ([]byte, error) {
 		return nil, &fs.PathError{Op: "open", Path: path, Err: fs.ErrNotExist}
 	}
 	return os.ReadFile(f.Path)
+}
+
+// ownTemplates renders texts for the user's modules, and for functions that the master's templates
+// call.
+type ownTemplates struct{ *templates }
+
+func (t ownTemplates) request(c *fn.Call, pipe string, of fn.Template) render.Request {
+	return render.Request{
+		Source: of.Source, Path: of.Path, Saltenv: of.Saltenv, Default: pipe, Funcs: boundFunctions{t.funcs, c}, Grains: c.Grains.All(), Pillar: c.Pillar.All(),
+		Opts: c.Config.All(), Context: of.Context, Loader: fileclient.Templates{Files: c.Files},
+	}
+}
+
+// Text implements fn.Templates.
+func (t ownTemplates) Text(ctx context.Context, c *fn.Call, of fn.Template) (string, error) {
+	return t.renderer.Text(ctx, of.Engine, t.request(c, "", of))
+}
+
+// Data implements fn.Templates.
+func (t ownTemplates) Data(ctx context.Context, c *fn.Call, pipe string, of fn.Template) (any, error) {
+	return t.renderer.Render(ctx, t.request(c, pipe, of))
 }
 
 // ownFiles gives the functions in the master's templates access to its own

@@ -17,17 +17,24 @@ import (
 // Salt's programs read them at each start.
 const lookForModules = 2 * time.Second
 
+// serves is what a running master has for the user's runners; all of it may be nil.
+type serves struct {
+	wheel     python.Functions // for salt.wheel
+	runners   func() *fn.Registry
+	bus       python.Bus
+	commander python.Commander
+}
+
 // userModules returns the user's own modules of the given kinds for a master. call creates the
-// context of calls that belong to no minion; wheel are the functions that runners call by
-// salt.wheel, or nil.
-func userModules(cfg *Config, kinds []string, call func() *fn.Call, wheel python.Functions, log *slog.Logger) *usermodules.Modules {
+// context of calls that belong to no minion.
+func userModules(cfg *Config, kinds []string, call func() *fn.Call, has serves, log *slog.Logger) *usermodules.Modules {
 	o := cfg.Options
 	return usermodules.New(usermodules.Config{
 		Kinds: kinds, Every: lookForModules, Options: o.PythonOptions, Sync: o.ModuleOptions.Sync(), CacheDir: cfg.CacheDir,
 		ExtensionModules: cfg.ExtensionModules, ID: cfg.ID, Opts: cfg.Opts, OwnGrains: value.NewDict(0), Log: log,
 		SaltFile: func(string) string { return "" },
-		Wheel:    wheel,
-		Call:     call,
+		Wheel:    has.wheel, Runners: has.runners, Bus: has.bus, Commander: has.commander,
+		Call: call,
 	})
 }
 
@@ -37,7 +44,7 @@ func (t *templates) call() *fn.Call {
 	opts := t.opts.Clone()
 	opts.Set("id", t.id)
 	opts.Set("__role", "master")
-	return &fn.Call{ID: t.id, Log: t.log, Funcs: t.funcs, Config: fn.Tree{Dict: opts}, Grains: fn.Tree{Dict: value.NewDict(0)}, Files: t.ownFiles()}
+	return &fn.Call{ID: t.id, Log: t.log, Funcs: t.funcs, Config: fn.Tree{Dict: opts}, Grains: t.grains, Files: t.ownFiles(), Templates: ownTemplates{t}}
 }
 
 // SyncModules implements runners.ModuleSource.
@@ -119,7 +126,7 @@ func offlineCall(cfg *Config, log *slog.Logger) func() *fn.Call {
 // OwnRunners returns the user's own modules of a master on this machine, for a program that shows
 // their documentation; nil if no runner is among them. The caller closes them.
 func OwnRunners(cfg *Config, log *slog.Logger) *usermodules.Modules {
-	own := userModules(cfg, usermodules.RunnerKinds, offlineCall(cfg, log), nil, log)
+	own := userModules(cfg, usermodules.RunnerKinds, offlineCall(cfg, log), serves{}, log)
 	if !own.HasRunners() {
 		own.Close()
 		return nil
@@ -130,5 +137,5 @@ func OwnRunners(cfg *Config, log *slog.Logger) *usermodules.Modules {
 // OwnOutputters returns the user's own outputters of a master on this machine, for a program
 // that prints results.
 func OwnOutputters(cfg *Config, log *slog.Logger) *usermodules.Modules {
-	return userModules(cfg, usermodules.OutputKinds, offlineCall(cfg, log), nil, log)
+	return userModules(cfg, usermodules.OutputKinds, offlineCall(cfg, log), serves{}, log)
 }

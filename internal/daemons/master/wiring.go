@@ -147,12 +147,12 @@ func openDriver(cfg *Config) (cache.Driver, error) {
 
 // findReturners finds the user's own returners.
 func findReturners(m *Master) {
-	m.userReturners = userModules(&m.cfg, usermodules.ReturnerKinds, func() *fn.Call { return m.templates.call() }, nil, m.log)
+	m.userReturners = userModules(&m.cfg, usermodules.ReturnerKinds, func() *fn.Call { return m.templates.call() }, serves{}, m.log)
 }
 
 // makeSettings creates the settings, which configure applies.
 func makeSettings(m *Master) {
-	m.userAuth = userModules(&m.cfg, usermodules.AuthKinds, func() *fn.Call { return m.templates.call() }, nil, m.log)
+	m.userAuth = userModules(&m.cfg, usermodules.AuthKinds, func() *fn.Call { return m.templates.call() }, serves{}, m.log)
 	m.settings = &settings{
 		systems:  m.userAuth.Systems(),
 		cacheDir: m.cfg.CacheDir, log: m.log, keys: m.keys, tokens: m.tokens, roots: func(cfg Config) Config { return m.revisions.apply(cfg) },
@@ -523,9 +523,13 @@ func (m *Master) signedIn(e channel.AuthEvent) {
 // wireFunctions builds the functions of the master: runners, wheel functions,
 // reactions and event returners.
 func (m *Master) wireFunctions() (err error) {
-	m.userRunners = userModules(&m.cfg, usermodules.RunnerKinds, m.templates.call, ownWheels{m.wheels, func() within {
-		return within{m.inside, processUser(), "runner"}
-	}}, m.log)
+	here := &client.InProcess{Publish: m.publisher.publish, Events: m.bus, User: "root"}
+	m.userRunners = userModules(&m.cfg, usermodules.RunnerKinds, m.templates.call, serves{
+		wheel:     ownWheels{m.wheels, func() within { return within{m.inside, processUser(), "runner"} }},
+		runners:   func() *fn.Registry { return m.runners.registry },
+		bus:       m.bus,
+		commander: client.New(m.cfg.Client, value.Str(m.cfg.Opts.At("conf_file")), here, here, m.log),
+	}, m.log)
 	if m.runners.registry, err = m.newRunners(); err != nil {
 		return err
 	}

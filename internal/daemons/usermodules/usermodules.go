@@ -51,7 +51,7 @@ const (
 var (
 	MinionKinds = []string{kindModules, kindStates, kindGrains, kindRenderers, kindPillar, kindReturners, kindOutput, kindExecutors, "utils", "serializers"}
 	MasterKinds = []string{kindModules, kindRenderers, kindPillar, kindTops, "utils", "serializers"}
-	RunnerKinds = []string{kindRunners, kindWheel, "utils", "serializers"}
+	RunnerKinds = []string{kindRunners, kindWheel, kindModules, kindRenderers, kindReturners, "utils", "serializers"}
 )
 
 // Config is the configuration of Modules.
@@ -83,6 +83,11 @@ type Config struct {
 	SaltFile func(module string) string
 	// Wheel are the master's own wheel functions, for runners and wheel modules, or nil.
 	Wheel python.Functions
+	// Runners returns the runners of a master, for modules while they are loaded, or is nil.
+	Runners func() *fn.Registry
+	// Bus and Commander are those of a running master, or nil.
+	Bus       python.Bus
+	Commander python.Commander
 	// Call returns a call for work outside of jobs, such as whether a module can be used.
 	Call func() *fn.Call
 	// Funcs returns the execution functions that grains modules may call, or is nil.
@@ -376,6 +381,11 @@ func loading() (context.Context, context.CancelFunc) {
 // __virtual__ of a state module may ask which states exist.
 func (s source) loading() *python.Env {
 	e := env(s.m.call(), nil)
+	if s.m.cfg.Runners != nil && (s.kind == kindRunners || s.kind == kindWheel) {
+		c := s.m.call()
+		c.Funcs = s.m.cfg.Runners()
+		return s.m.onMaster(c, s.kind)
+	}
 	if s.kind == kindStates && e.Call.Funcs != nil {
 		if declared := e.Call.Funcs.Kind(kindStates); declared != nil {
 			e.Functions[kindStates] = declaredStates{declared}
@@ -423,22 +433,43 @@ func (s source) find(full string, own, claimed bool) (f *fn.Func, keep bool) {
 	}
 	spec.Call = func(ctx context.Context, c *fn.Call, args []any, kwargs *value.Dict) (any, error) {
 		e := env(c, nil)
-		switch s.kind {
-		case kindRunners:
-			e.Functions = map[string]python.Functions{kindRunners: ownFunctions{c}}
-		case kindWheel:
-			e.Functions = map[string]python.Functions{}
-		}
-		if s.m.cfg.Wheel != nil {
-			e.Functions[kindWheel] = s.m.cfg.Wheel
+		if s.kind == kindRunners || s.kind == kindWheel {
+			e = s.m.onMaster(c, s.kind)
 		}
 		v, code, err := s.m.pool.Call(ctx, e, s.kind, full, args, kwargs)
-		if code != 0 {
+		switch {
+		case code != 0 && s.kind == kindRunners:
+			c.SetFailed() // as in Salt, salt-run exits with 0
+		case code != 0:
 			c.SetRetcode(code)
 		}
 		return v, err
 	}
 	return spec.Func(), true
+}
+
+// onMaster returns the environment of a runner or wheel function, which have the functions of their
+// kind. Execution functions run on the master's machine; modules get them from salt.loader.
+func (m *Modules) onMaster(c *fn.Call, kind string) *python.Env {
+	here := m.call()
+	here.JID, here.Print = c.JID, c.Print
+	own := *c
+	if own.Templates == nil {
+		own.Templates = here.Templates
+	}
+	if !value.Truth(c.Config.Get("skip_grains")) {
+		own.Grains = here.Grains
+	}
+	e := env(&own, nil)
+	e.Functions = map[string]python.Functions{kindModules: ownFunctions{here}, kindBuiltin: allFunctions{ownFunctions{here}}}
+	if kind == kindRunners {
+		e.Functions[kindRunners] = ownFunctions{c}
+	}
+	if m.cfg.Wheel != nil {
+		e.Functions[kindWheel] = m.cfg.Wheel
+	}
+	e.Bus, e.Commander = m.cfg.Bus, m.cfg.Commander
+	return e
 }
 
 func text(v any) string {

@@ -17,9 +17,20 @@ type Run struct {
 	Lenient    bool `wire:"lenient,omitempty"`
 	Cluster    bool `wire:"cluster,omitempty"`
 	Repeatable bool `wire:"repeatable,omitempty"`
+	// Prints requests events with what a function in Python prints.
+	Prints bool `wire:"prints,omitempty"`
 	// Trace is the place of the run in the trace of another one, in requests of the master itself.
 	Trace string      `wire:"brine_trace,omitempty" max:"128"`
 	Rest  *value.Dict `wire:"*"`
+}
+
+// EventPrint is the end of the tag of events with what a runner in Python prints.
+const EventPrint = "print"
+
+// Printed is the data of such an event. Stream is "stdout" or "stderr".
+type Printed struct {
+	Stream string `wire:"stream" max:"16"`
+	Text   string `wire:"text"`
 }
 
 // Look is the unencrypted request of a console for a function of the runner fleet,

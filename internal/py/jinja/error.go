@@ -63,6 +63,9 @@ func raise(kind Kind, format string, args ...any) {
 
 // raiseErr ends the rendering with an error of the caller's code. If a rendering ended with
 // it, a function has rendered another text.
+// Fail ends the rendering with an error, in a method of an object that returns none.
+func Fail(err error) { raiseErr(err) }
+
 func raiseErr(err error) {
 	var e *Error
 	if errors.As(err, &e) && e.Kind != "" && !e.ended {

@@ -45,6 +45,16 @@ type Named interface {
 	TypeName() string
 }
 
+// Shown is an object with its own texts: Python's str(), or repr().
+type Shown interface {
+	Shown(repr bool) string
+}
+
+// Plainer is an object that stands for a value of package value, which Plain returns.
+type Plainer interface {
+	Plain() any
+}
+
 // Outsider is a Callable whose time may be excluded from MaxTime.
 type Outsider interface {
 	Callable

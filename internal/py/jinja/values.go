@@ -171,6 +171,8 @@ func str(v any) string {
 		return value.Str(v)
 	case *Undefined:
 		return x.text()
+	case Shown:
+		return x.Shown(false)
 	}
 	return repr(v)
 }
@@ -250,6 +252,8 @@ func (w *reprWriter) value(v any) {
 		w.b.WriteString(x.String())
 	case value.Const:
 		w.b.WriteString(x.Name)
+	case Shown:
+		w.b.WriteString(x.Shown(true))
 	default:
 		w.b.WriteString("<" + typeName(v) + " object>")
 	}
@@ -561,6 +565,8 @@ func plain(v any, depth int, size *int) (any, error) {
 		return plain(x.Attrs, depth, size)
 	case *Module:
 		return x.body, nil
+	case Plainer:
+		return x.Plain(), nil
 	}
 	return str(v), nil
 }
@@ -614,6 +620,11 @@ func convert(v any, other func(v any) (any, error), depth int, size *int) (p any
 			d.Set(k, p)
 		}
 		return d, d != x, nil
+	case Plainer:
+		switch p := x.Plain().(type) {
+		case *value.Dict, *value.List, value.Tuple:
+			return p, true, nil
+		}
 	}
 	p, err = other(v)
 	return p, true, err

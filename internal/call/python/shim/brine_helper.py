@@ -8,6 +8,7 @@ flags says that the tuple has values that marshal lacks; see wrap and revive.
     ("q", id, operation, env, ...)   a request, in both directions
     ("r", id, succeeded, value)      the answer
     ("l", level, logger, text)       a log record, to Brine only
+    ("p", env, stream, text)         what a function prints, to Brine only, if the caller shows it
     ("e", variables)                 changes of the environment of Brine's process, to Python only
 
 While a call waits for an answer, requests of the other side are served, so calls nest.
@@ -54,6 +55,8 @@ def wrap(value, depth=0):
     if datetime is not None and isinstance(value, datetime.datetime):
         return (MARK, "time", value.year, value.month, value.day, value.hour, value.minute,
                 value.second, value.microsecond)
+    if datetime is not None and isinstance(value, datetime.date):
+        return (MARK, "date", value.year, value.month, value.day)
     if isinstance(value, Context):
         return wrap(value.value(), depth)
     items = getattr(value, "items", None)
@@ -72,6 +75,9 @@ def revive(value):
         if len(value) == 9 and value[0] is MARK and value[1] == "time":
             import datetime
             return datetime.datetime(*value[2:])
+        if len(value) == 5 and value[0] is MARK and value[1] == "date":
+            import datetime
+            return datetime.date(*value[2:])
         return tuple(revive(v) for v in value)
     return value
 
@@ -245,7 +251,7 @@ def pass_on(connection):
             if message is None:
                 return
             try:
-                if message[0] == "l":
+                if message[0] in ("l", "p"):
                     pipe.send(message)
                     continue
                 succeeded, value = pipe.request(message[2], message[3], tuple(message[4:]))
@@ -1356,7 +1362,92 @@ def remember(path, source):
     linecache.cache[path] = (len(source), None, source.splitlines(True), path)
 
 
-OPERATIONS = {"find": do_find, "list": do_list, "call": do_call, "execute": do_execute,
+# Objects in templates.
+
+LENT = {}  # number: object among the variables of a template that Brine renders
+LENT_KEY = "\0lent"
+
+
+def is_value(value):
+    """Report whether a value can be sent as it is; an object is lent instead."""
+    kind = type(value)
+    if value is None or isinstance(value, (str, bytes, int, float, bytearray, memoryview, Context)) or kind in (
+            list, tuple, set, frozenset, dict):
+        return True
+    return kind.__module__ in ("collections", "datetime", "salt.utils.odict", "salt.utils.jinja")
+
+
+def lend(value):
+    """Return what a template gets for a value: the value, or a number for an object."""
+    if isinstance(value, type({}.keys())) or isinstance(value, (type({}.values()), type({}.items()))) or hasattr(value, "__next__"):
+        value = list(value)
+    if is_value(value):
+        return ("value", value)
+    number = LENT["last"] = LENT.get("last", 0) + 1
+    LENT[number] = value
+    kind = ""
+    if isinstance(value, dict) or hasattr(value, "keys") and hasattr(value, "__getitem__") and not isinstance(value, type):
+        kind = "map"
+    elif callable(value):
+        kind = "call"
+    elif hasattr(value, "__iter__") and hasattr(value, "__len__"):
+        kind = "iterate"
+    return ("object", number, type(value).__name__, kind)
+
+
+def borrowed(value):
+    """Return the object for what a template passes back."""
+    if type(value) is dict and len(value) == 1 and LENT_KEY in value:
+        return LENT[value[LENT_KEY]]
+    return value
+
+
+def do_object(number, action, *args):
+    """Do to an object what a template does to it. None means that it does not have that."""
+    value = LENT[number]
+    if action == "attribute":
+        try:
+            return lend(getattr(value, args[0]))
+        except AttributeError:
+            return None
+    if action == "item":
+        try:
+            return lend(value[borrowed(args[0])])
+        except (AttributeError, TypeError, LookupError):
+            return None
+    if action == "call":
+        return lend(value(*[borrowed(a) for a in args[0]], **{k: borrowed(v) for k, v in args[1].items()}))
+    if action == "text":
+        return ("value", repr(value) if args[0] else str(value))
+    if action == "iterate":
+        return ("value", list(value))
+    if action == "length":
+        return ("value", len(value))
+    if action == "contains":
+        return ("value", borrowed(args[0]) in value)
+    return ("value", value if isinstance(value, (dict, list, tuple)) or hasattr(value, "keys") else str(value))
+
+
+def ask_render(name, text, saltenv, path, variables):
+    """Render a text with a pipe of Brine's renderers. Objects among the variables stay here."""
+    first = LENT.get("last", 0)
+    values, objects = {}, {}
+    for key, value in (variables or {}).items():
+        if isinstance(value, Functions) or not isinstance(key, str):
+            continue  # the template has its own
+        described = lend(value)
+        if described[0] == "value":
+            values[key] = described[1]
+        else:
+            objects[key] = described
+    try:
+        return pipe.ask("render", name, text, saltenv, path, values, objects)
+    finally:
+        for number in range(first + 1, LENT.get("last", 0) + 1):
+            LENT.pop(number, None)
+
+
+OPERATIONS = {"object": do_object, "find": do_find, "list": do_list, "call": do_call, "execute": do_execute,
               "aggregate": do_aggregate, "grains": do_grains, "render": do_render}
 
 
@@ -1373,8 +1464,10 @@ def serve(message):
             if operation in ("call", "execute") and len(stack) == 1:
                 code = CONTEXTS.get(variables.get("job") or "call-{}".format(env), {}).pop("retcode", 0)
                 code = code if type(code) is int else 0
+            flush_printed()
             pipe.send(("r", number, True, value, code))
         except BaseException as exc:  # pylint: disable=broad-except
+            flush_printed()
             pipe.send(("r", number, False, describe(exc), 0))
     finally:
         stack.pop()
@@ -1457,6 +1550,55 @@ def start_logging(level):
     logging.root.setLevel(level)
 
 
+class Printed:
+    """sys.stdout or sys.stderr: what the function of a call prints is passed on if the caller shows
+    it. All else goes to the log."""
+
+    SIZE, PAUSE = 1 << 14, 0.05  # what is passed on at once, and how often lines are
+
+    def __init__(self, name, stream):
+        self._name, self._stream, self._env, self._text, self._last = name, stream, 0, "", 0
+        self._lock = threading.RLock()
+
+    def write(self, text):
+        if not isinstance(text, str):
+            return self._stream.write(text)  # raises the error
+        stack = getattr(frames, "stack", None) or latest
+        env = next((f.env for f in reversed(stack) if f.vars.get("prints")), 0)
+        if not env:
+            return self._stream.write(text)
+        import time
+        with self._lock:
+            if env != self._env:
+                self.flush()
+            self._env, self._text = env, self._text + text
+            if len(self._text) > self.SIZE or "\n" in text and time.monotonic() - self._last > self.PAUSE:
+                self.flush()
+                self._last = time.monotonic()
+        return len(text)
+
+    def writelines(self, lines):
+        for line in lines:
+            self.write(line)
+
+    def flush(self):
+        with self._lock:
+            text, self._text = self._text, ""
+            for start in range(0, len(text), self.SIZE):
+                pipe.send(("p", self._env, self._name, text[start:start + self.SIZE]))
+        self._stream.flush()
+
+    def __getattr__(self, name):
+        return getattr(self._stream, name)
+
+
+def flush_printed():
+    """Pass on what was printed, before the answer."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, Printed):
+            stream.flush()
+
+
 def close_others():
     """Close descriptors that this process has got by mistake."""
     try:
@@ -1486,6 +1628,7 @@ def main():
     else:
         install_shim()
     start_logging(settings["level"])
+    sys.stdout, sys.stderr = Printed("stdout", sys.stdout), Printed("stderr", sys.stderr)
     fill_globals()
     for kind, (files, claims) in settings["loaders"].items():
         LOADERS[kind] = Loader(kind, files, claims)

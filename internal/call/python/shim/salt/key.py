@@ -17,9 +17,13 @@ class Key:
 
     def list_keys(self):
         """Return the ids by status."""
-        return self._call("list_all")
+        found = self._call("list_all")
+        found.pop("local", None)
+        return found
 
-    all_keys = list_keys
+    def all_keys(self):
+        """Return the ids by status, and the names of the master's own keys."""
+        return self._call("list_all")
 
     def list_status(self, match):
         """Return the ids of a status."""

@@ -10,7 +10,8 @@ class Pillar:
     def __init__(self, opts, grains, minion_id, saltenv=None, ext=None, functions=None,
                  pillar_override=None, pillarenv=None, extra_minion_data=None):
         own = _helper.frame().tree("opts").get("id")
-        if minion_id != own:
+        self.other = minion_id if minion_id != own else None
+        if self.other and "pillar.show_pillar" not in _helper.GLOBALS["__runner__"]:
             raise SaltInvocationError("Brine compiles only this minion's pillar ({}) for a Python module, "
                                       "not that of {}".format(own, minion_id))
         self.wanted = {"pillarenv": pillarenv, "saltenv": saltenv, "pillar": pillar_override}
@@ -18,6 +19,8 @@ class Pillar:
     def compile_pillar(self, *_, **__):
         """Return the pillar; on a minion with a master, the master compiles it."""
         wanted = {name: value for name, value in self.wanted.items() if value}
+        if self.other:  # on a master, with the grains that it has of the minion
+            return _helper.GLOBALS["__runner__"]["pillar.show_pillar"](self.other, **wanted)
         return _helper.GLOBALS["__salt__"]["pillar.items"](**wanted)
 
 

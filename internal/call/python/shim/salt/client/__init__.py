@@ -36,6 +36,9 @@ class LocalClient:
         given = kwargs.pop("expr_form", None)
         if given:
             tgt_type = given
+        if _helper.frame().vars.get("bus"):
+            _, _, found = self._send(tgt, fun, arg, tgt_type, ret, jid, kwarg, timeout, kwargs)
+            return found if full_return else {k: v["ret"] for k, v in found.items()}
         runner, salt = _helper.GLOBALS["__runner__"], _helper.GLOBALS["__salt__"]
         if isinstance(fun, (list, tuple)):
             raise SaltClientError("Brine's helper takes one function at a time, not a list: {}".format(fun))
@@ -47,6 +50,59 @@ class LocalClient:
             raise SaltClientError("there is no master on this machine")
         result = salt["saltutil.cmd"](tgt, fun, arg=list(arg), kwarg=kwarg, tgt_type=tgt_type, **options)
         return result if full_return else {k: v["ret"] for k, v in result.items()}
+
+    @staticmethod
+    def _send(tgt, fun, arg=(), tgt_type="glob", ret="", jid="", kwarg=None, timeout=None, more=None, wait=True):
+        """Send a job; return its id, the minions that are meant and, unless wait is false, what each returned."""
+        arg = [arg] if isinstance(arg, str) else list(arg or ())
+        if kwarg:
+            arg.append(dict(kwarg, __kwarg__=True))
+        if isinstance(tgt, (list, tuple)) and tgt_type == "glob":
+            tgt_type = "list"
+        own = {k: v for k, v in (more or {}).items() if k in (
+            "delimiter", "metadata", "ret_config", "ret_kwargs", "module_executors", "executor_opts", "user")}
+        job = _helper.wrap({"tgt": tgt, "fun": list(fun) if isinstance(fun, tuple) else fun, "arg": arg, "tgt_type": tgt_type, "ret": ret or "",
+                            "jid": jid or "", "kwargs": own, "wait": wait})
+        if timeout:
+            job["timeout"] = timeout
+        jid, minions, found = _helper.pipe.ask("command", job)
+        if not minions:
+            print("No minions matched the target. No command was sent, no jid was assigned.")
+        return jid, minions, found or {}
+
+    def cmd_async(self, tgt, fun, arg=(), tgt_type="glob", ret="", jid="", kwarg=None, listen=False, **kwargs):
+        """Start a function on minions and return the id of the job, or 0 if there are none."""
+        return self._send(tgt, fun, arg, tgt_type, ret, jid, kwarg, None, kwargs, wait=False)[0] or 0
+
+    def run_job(self, tgt, fun, arg=(), tgt_type="glob", ret="", timeout=None, jid="", kwarg=None, listen=False, **kwargs):
+        """Start a function on minions and return the id of the job and the minions."""
+        jid, minions, _ = self._send(tgt, fun, arg, tgt_type, ret, jid, kwarg, timeout, kwargs, wait=False)
+        return {"jid": jid, "minions": minions} if minions else {}
+
+    def cmd_full_return(self, tgt, fun, arg=(), timeout=None, tgt_type="glob", ret="", verbose=False, kwarg=None, **kwargs):
+        """Run a function on minions and return all that they returned, by id."""
+        found = self.cmd(tgt, fun, arg, timeout, tgt_type, ret, kwarg=kwarg, full_return=True, **kwargs)
+        return {minion: dict({k: v for k, v in one.items() if k in ("ret", "out")}, success=not one.get("retcode"))
+                for minion, one in found.items()}
+
+    def cmd_subset(self, tgt, fun, arg=(), tgt_type="glob", ret="", kwarg=None, subset=3, cli=False, progress=False, full_return=False, **kwargs):
+        """Run a function on some of the minions, chosen by chance."""
+        import random
+        _, minions, _ = self._send(tgt, "test.ping", (), tgt_type, wait=False)
+        chosen = random.sample(minions, min(subset, len(minions)))
+        call = self.cmd_cli if cli else self.cmd
+        return call(chosen, fun, arg, tgt_type="list", ret=ret, kwarg=kwarg, full_return=full_return, **kwargs)
+
+    def cmd_batch(self, tgt, fun, arg=(), tgt_type="glob", ret="", kwarg=None, batch="10%", **kwargs):
+        """Run a function on a part of the minions at a time, and yield the results one by one."""
+        _, minions, _ = self._send(tgt, "test.ping", (), tgt_type, wait=False)
+        text = str(batch)
+        size = len(minions) * float(text[:-1]) / 100 if text.endswith("%") else float(text)
+        size = max(int(size), 1)
+        for start in range(0, len(minions), size):
+            found = self.cmd(sorted(minions)[start:start + size], fun, arg, tgt_type="list", ret=ret, kwarg=kwarg, full_return=True)
+            for minion, result in found.items():
+                yield {minion: result if kwargs.get("raw") else result["ret"]}
 
     def cmd_iter(self, tgt, fun, *args, **kwargs):
         """Yield the results one by one."""
@@ -66,7 +122,7 @@ class LocalClient:
         """Do nothing: there is no connection."""
 
 
-def get_local_client(*_, **__):
+def get_local_client(c_path=None, mopts=None, *_, **__):
     """Return a LocalClient."""
     return LocalClient()
 

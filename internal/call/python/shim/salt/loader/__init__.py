@@ -1,6 +1,6 @@
 """Functions of the loader: the functions and data of the current call."""
 
-from collections.abc import MutableMapping
+from collections.abc import Mapping, MutableMapping
 
 import brine_helper as _helper
 
@@ -43,6 +43,56 @@ def grains(opts=None, *_, **__):
     return dict(_helper.frame().tree("grains"))
 
 
+class _Matchers(Mapping):
+    """The functions that match a target with the minion that options describe."""
+
+    DATA = ("grain", "grain_pcre", "pillar", "pillar_pcre", "pillar_exact", "data")
+    PLAIN = ("compound", "compound_pillar_exact", "glob", "ipcidr", "list", "pcre", "range")
+
+    def __init__(self, opts):
+        self.opts = opts
+
+    def __iter__(self):
+        return iter(sorted([n + "_match.match" for n in self.DATA + self.PLAIN + ("nodegroup",)] + ["confirm_top.confirm_top"]))
+
+    def __len__(self):
+        return len(self.DATA + self.PLAIN) + 2
+
+    def __getitem__(self, name):
+        if name == "confirm_top.confirm_top":
+            return self.confirm_top
+        kind, _, rest = name.partition("_match.")
+        if rest != "match" or kind not in self.DATA + self.PLAIN + ("nodegroup",):
+            raise KeyError(name)
+        if kind == "nodegroup":
+            return lambda tgt, nodegroups=None, opts=None, minion_id=None: self._match(kind, tgt, ":", opts, minion_id, nodegroups)
+        if kind in self.DATA:
+            return lambda tgt, delimiter=":", opts=None, minion_id=None: self._match(kind, tgt, delimiter, opts, minion_id)
+        return lambda tgt, opts=None, minion_id=None: self._match(kind, tgt, ":", opts, minion_id)
+
+    def _match(self, kind, tgt, delimiter, opts, minion_id, nodegroups=None):
+        opts = opts or self.opts or _helper.frame().tree("opts")
+        grains, pillar = opts.get("grains"), opts.get("pillar")
+        if nodegroups is None:
+            nodegroups = opts.get("nodegroups")
+        wrapped = _helper.wrap((kind, tgt, delimiter, minion_id or opts.get("id"), grains, pillar, nodegroups))
+        return _helper.pipe.ask("match", *wrapped)
+
+    def confirm_top(self, match, data, nodegroups=None):
+        """Report whether the target of an entry of a top file, with its list, matches."""
+        kind = "compound"
+        for item in data:
+            if isinstance(item, dict) and "match" in item:
+                kind = item["match"]
+        function = self[kind + "_match.match"]
+        return function(match, nodegroups) if kind == "nodegroup" else function(match)
+
+
+def matchers(opts=None):
+    """Return the functions that match targets."""
+    return _Matchers(opts)
+
+
 class _Renderers(MutableMapping):
     """The renderers by name: those that code has put there, the user's and Brine's."""
 
@@ -76,10 +126,23 @@ class _Renderers(MutableMapping):
         if own is not None:
             return own
 
-        def render(data, saltenv="base", sls="", tmplpath="", context=None, **_):
+        if name == "py":
+            return _render_py
+
+        def render(data, saltenv="base", sls="", argline="", tmplpath="", context=None, **_):
             text = data.read() if hasattr(data, "read") else data
-            return _helper.ordered(_helper.pipe.ask("render", name, text, saltenv, tmplpath or "", dict(context or {})))
+            if text.startswith("#!"):
+                text = text.partition("\n")[1] + text.partition("\n")[2]  # it names the pipe, of which this is a part
+            pipe = name + " " + argline if argline else name
+            return _helper.ordered(_helper.ask_render(pipe, text, saltenv, tmplpath or "", context))
+        render.brine = name
         return render
+
+
+def _render_py(data, saltenv="base", sls="", tmplpath="", **values):
+    """Run the function run of a text, which has the other arguments among its globals."""
+    text = data.read() if hasattr(data, "read") else data
+    return _helper.run_source(text, tmplpath or "", dict(values, saltenv=saltenv, sls=sls))
 
 
 def render(opts=None, functions=None, *_, **__):

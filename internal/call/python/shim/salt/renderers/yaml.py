@@ -7,4 +7,4 @@ def render(data, saltenv="base", sls="", argline="", context=None, tmplpath=None
     """Render a text."""
     if hasattr(data, "read"):
         data = data.read()
-    return _helper.pipe.ask("render", "yaml", data, saltenv, tmplpath, dict(context or {}, **kwargs))
+    return _helper.ask_render("yaml", data, saltenv, tmplpath, dict(context or {}, **kwargs))

@@ -127,11 +127,13 @@ def condition_input(args, kwargs):
     return out
 
 
-def parse_input(args, condition=True, no_parse=None):
+def parse_input(args, condition=True, no_parse=None, kwargs=None):
     """Return the arguments of a command line, as YAML reads them."""
     if no_parse is None:
         no_parse = ()
     positional, named = [], {}
+    if kwargs:
+        named.update(kwargs)
     for arg in args:
         name, value = parse_kwarg(arg) if isinstance(arg, str) else (None, None)
         if name is not None:

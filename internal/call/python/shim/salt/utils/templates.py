@@ -8,7 +8,7 @@ def render_jinja_tmpl(tmplstr, context=None, tmplpath=None, **_):
     context = dict(context or {})
     saltenv = context.get("saltenv") or "base"
     plain = {k: v for k, v in context.items() if k not in ("salt", "grains", "pillar", "opts")}
-    return _helper.pipe.ask("render", "jinja", tmplstr, saltenv, tmplpath, plain)
+    return _helper.ask_render("jinja", tmplstr, saltenv, tmplpath, plain)
 
 
 def wrap_tmpl_func(render):

@@ -21,6 +21,9 @@ class WheelClient:
         if function is None:
             raise SaltClientError("there is no wheel function {} here: only runners and wheel modules of a master have them".format(fun))
         result = function(*(arg or ()), **(kwarg or {}))
+        if print_event:
+            from salt.runner import show
+            show(result, self.opts)
         return {"fun": "wheel." + fun, "return": result, "success": True} if full_return else result
 
     def low(self, fun, low, print_event=True, full_return=False):

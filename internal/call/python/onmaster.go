@@ -1,0 +1,188 @@
+package python
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"time"
+
+	"brine/internal/base/target"
+	"brine/internal/call/client"
+	"brine/internal/call/fn"
+	"brine/internal/net/event"
+	"brine/internal/py/value"
+)
+
+// Bus is the event bus of a master.
+type Bus interface {
+	Fire(tag string, data *value.Dict) error
+	Subscribe(size int, prefixes ...string) *event.Subscription
+}
+
+// Commander sends jobs to the minions of a master. *client.Client implements it.
+type Commander interface {
+	Call(ctx context.Context, j client.Job) (client.Published, []client.Result, error)
+	Publish(ctx context.Context, j client.Job) (client.Published, error)
+}
+
+// maxQueued bounds the events that a module has not read yet.
+const maxQueued = 1 << 12
+
+// subscriptions are those of a call, by number.
+type subscriptions struct {
+	mu  sync.Mutex
+	all []*event.Subscription
+}
+
+func (s *subscriptions) add(sub *event.Subscription) int64 {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.all = append(s.all, sub)
+	return int64(len(s.all) - 1)
+}
+
+func (s *subscriptions) get(n int64) *event.Subscription {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if n < 0 || n >= int64(len(s.all)) {
+		return nil
+	}
+	return s.all[n]
+}
+
+// bus fires an event (tag, data), subscribes to tags (prefixes) until the call ends, or waits for the
+// next event of a subscription (number, seconds or nil).
+func (e *Env) bus(ctx context.Context, name string, a arguments) (any, error) {
+	if e.Bus == nil {
+		return nil, fn.Errorf("there is no event bus of a master here")
+	}
+	switch name {
+	case "fire":
+		data, ok := a.at(1).(*value.Dict)
+		if !ok {
+			return nil, &fn.ExceptionError{Class: "ValueError", Text: "Dict object expected, not '" + value.Repr(a.at(1)) + "'."}
+		}
+		return true, e.Bus.Fire(a.text(0), data)
+	case "subscribe":
+		sub := e.Bus.Subscribe(maxQueued, value.Texts(a.at(0))...)
+		context.AfterFunc(ctx, sub.Close)
+		return e.subscribed.add(sub), nil
+	}
+	number, _ := a.at(0).(int64)
+	sub := e.subscribed.get(number)
+	if sub == nil {
+		return nil, errMalformed
+	}
+	var limit <-chan time.Time
+	if wait, ok := duration(a.at(1)); ok {
+		timer := time.NewTimer(wait)
+		defer timer.Stop()
+		limit = timer.C
+	}
+	select {
+	case got, ok := <-sub.C:
+		if !ok {
+			return nil, context.Cause(ctx)
+		}
+		return value.Tuple{got.Tag, got.Data}, nil
+	default:
+	}
+	select {
+	case got, ok := <-sub.C:
+		if !ok {
+			return nil, context.Cause(ctx)
+		}
+		return value.Tuple{got.Tag, got.Data}, nil
+	case <-limit:
+		return nil, nil
+	case <-ctx.Done():
+		return nil, context.Cause(ctx)
+	}
+}
+
+// duration reads seconds.
+func duration(v any) (time.Duration, bool) {
+	switch x := v.(type) {
+	case int64:
+		return time.Duration(x) * time.Second, true
+	case float64:
+		return time.Duration(x * float64(time.Second)), true
+	}
+	return 0, false
+}
+
+// command sends a job to minions: a dict of its parts. It returns the job id, the ids of the minions
+// that were meant, and unless wait is false what they returned.
+func (e *Env) command(ctx context.Context, a arguments) (any, error) {
+	d, _ := a.at(0).(*value.Dict)
+	if e.Commander == nil {
+		return nil, fn.Errorf("there is no master here that could command minions")
+	}
+	j := client.Job{Target: d.At("tgt"), Type: d.Str("tgt_type"), Fun: d.At("fun"), Arg: value.ListOf(value.Items(d.At("arg"))...), Ret: d.Str("ret"),
+		JID: d.Str("jid"), Kwargs: d.Dict("kwargs")}
+	j.Timeout, _ = duration(d.At("timeout"))
+	if d.At("wait") == false {
+		sent, err := e.Commander.Publish(ctx, j)
+		if errors.Is(err, client.ErrNoMatch) {
+			err = nil
+		}
+		return value.Tuple{sent.JID, value.Strings(sent.Minions), nil}, commandError(err)
+	}
+	sent, results, err := e.Commander.Call(ctx, j)
+	if errors.Is(err, client.ErrNoMatch) {
+		return value.Tuple{"", &value.List{}, nil}, nil
+	}
+	if err != nil {
+		return nil, commandError(err)
+	}
+	returned := value.NewDict(len(results))
+	for _, r := range results {
+		if r.Absent {
+			continue
+		}
+		one := value.DictOf("ret", r.Return)
+		if r.Out != "" {
+			one.Set("out", r.Out)
+		}
+		one.Set("retcode", int64(r.Retcode))
+		one.Set("jid", sent.JID)
+		returned.Set(r.ID, one)
+	}
+	return value.Tuple{sent.JID, value.Strings(sent.Minions), returned}, nil
+}
+
+// commandError returns the exception of salt.client for an error of a command.
+func commandError(err error) error {
+	if err == nil || errors.Is(err, context.Canceled) {
+		return err
+	}
+	return &fn.ExceptionError{Class: "salt.exceptions.SaltClientError", Text: err.Error()}
+}
+
+// match reports whether a target matches: its type, the target, the delimiter, the id, and dicts of
+// grains, pillar and nodegroups, or nil for those of the call. As in Salt an invalid target matches
+// nothing.
+func (e *Env) match(a arguments) (any, error) {
+	c := e.Call
+	groups := target.Nodegroups{}
+	named, ok := a.at(6).(*value.Dict)
+	if !ok {
+		named, _ = c.Config.Get("nodegroups").(*value.Dict)
+	}
+	for name, words := range named.All() {
+		groups[value.Str(name)] = words
+	}
+	m, err := groups.Parse(a.text(0), a.at(1), a.text(2))
+	if err != nil {
+		c.Log.Error("cannot match a target", "target", value.Str(a.at(1)), "err", err)
+		return false, nil
+	}
+	who := target.Data{MinionID: a.text(3)}
+	if who.GrainData, ok = a.at(4).(*value.Dict); !ok {
+		who.GrainData = c.Grains.All()
+	}
+	if who.PillarData, ok = a.at(5).(*value.Dict); !ok {
+		who.PillarData = c.Pillar.All()
+	}
+	return m.Match(who), nil
+}
