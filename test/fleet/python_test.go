@@ -45,7 +45,7 @@ func pythonMaster(t *testing.T, change ...func(*master.Config)) *theMaster {
 		cfg.ExtensionModules = filepath.Join(cfg.CacheDir, "extmods")
 		cfg.Files.FileRoots = value.DictOf("base", value.ListOf(filepath.Join(dir, "files")))
 		cfg.Pillar.Roots = value.DictOf("base", value.ListOf(filepath.Join(dir, "pillar")))
-		cfg.Pillar.External = yamlDict(t, "x: [{mine: {prefix: ab, count: 2}}, {broken: milk}]").At("x")
+		cfg.Pillar.External = yamlDict(t, "x: [{mine: {prefix: ab, count: 2}}, {broken: milk}, {needs: 1}, {asks: 1}]").At("x")
 		cfg.Options.MasterTops = value.DictOf("where", "from_top")
 		cfg.Opts.Update(value.DictOf("master_tops", cfg.Options.MasterTops, "conf_file", "/none", "renderer", "jinja|yaml", "pki_dir", cfg.PKIDir))
 		for _, f := range change {
@@ -87,7 +87,8 @@ func TestMastersPython(t *testing.T) {
 		t.Fatal(err)
 	}
 	fetched, _ := all.At("return").(*value.Dict)
-	for kind, want := range map[string]string{"pillar": "pillar.broken pillar.own", "modules": "modules.tools", "tops": "tops.where", "runners": "runners.deep runners.site",
+	for kind, want := range map[string]string{
+		"pillar": "pillar.asks pillar.broken pillar.needs pillar.own", "modules": "modules.tools", "tops": "tops.where", "runners": "runners.deep runners.site",
 		"states": ""} {
 		names := value.Texts(fetched.At(kind))
 		slices.Sort(names)
@@ -125,6 +126,9 @@ func TestMastersPython(t *testing.T) {
 	if got, want := value.Repr(pillar.At("ext")), "{'id': 'web1', 'role': 'web', 'seen': 'yes it is', 'prefix': 'abab', 'echo': 'x', 'mine': 4, "+
 		"'opts': 'one', 'extra': None}"; got != want {
 		t.Errorf("ext_pillar: %s, want %s", got, want)
+	}
+	if got := value.Repr(value.ListOf(pillar.At("asked"), pillar.At("_errors"))); got != "[[{'n': 1}, True], None]" {
+		t.Errorf("the cache of the master in ext_pillar, and the errors: %s", got)
 	}
 	if got, want := value.Repr(pillar.At("by_py")), "['web1', 'web1', 8]"; got != want {
 		t.Errorf("a pillar file of the renderer py: %s, want %s", got, want)
@@ -245,6 +249,7 @@ sharedsecret:
 func TestAuthOfTheUser(t *testing.T) {
 	m := pythonMaster(t, func(cfg *master.Config) {
 		cfg.Auth = auth.Options{TokenExpire: time.Hour, External: yamlDict(t, `
+ticket: {tom: [test.ping]}
 mine: {ann: [test.ping], staff%: [test.echo], lost: [.*], granted: [.*], odd: [.*]}
 `)}
 		cfg.Opts.Set("word", "s3cret\u00e9\x00")
@@ -258,7 +263,7 @@ mine: {ann: [test.ping], staff%: [test.echo], lost: [.*], granted: [.*], odd: [.
 	if got := login("ann", "s3cret\u00e9\x00ann", "test.ping"); got != "AuthenticationError" {
 		t.Errorf("before the module was fetched: %s", got)
 	}
-	if got := m.runner(c, "saltutil.sync_auth"); got != "['auth.own']" {
+	if got := m.runner(c, "saltutil.sync_auth"); got != "['auth.own', 'auth.ticket']" {
 		t.Fatal(got)
 	}
 	m.Reload(m.cfg)
@@ -300,6 +305,13 @@ mine: {ann: [test.ping], staff%: [test.echo], lost: [.*], granted: [.*], odd: [.
 			if got := ask.verdict(publication("*", fun, value.ListOf(), "token", tok)); got != want {
 				t.Errorf("%s by a token, %s: %s, want %s", name, fun, got, want)
 			}
+		}
+	}
+	// A module that takes a token in place of a password, and other fields.
+	for ticket, want := range map[string]bool{"tick": true, "tack": false} {
+		d, _ := ask.ask(value.DictOf("cmd", "mk_token", "eauth", "ticket", "username", "tom", "token", ticket, "realm", "r")).(*value.Dict)
+		if (d.Str("token") != "") != want {
+			t.Errorf("a login with the token %s: %s", ticket, value.Repr(d))
 		}
 	}
 	text := m.log.String()

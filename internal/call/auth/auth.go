@@ -43,6 +43,8 @@ type Options struct {
 // Credentials are what a client presents to sign in.
 type Credentials struct {
 	System, Name, Password string
+	// More has further fields of the request, such as token, for a system that uses them.
+	More *value.Dict
 }
 
 // maxField bounds a name or password in bytes. It leaves room for a certificate of the system pki.

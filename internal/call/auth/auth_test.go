@@ -72,16 +72,16 @@ func TestSharedSecretAndAuto(t *testing.T) {
 		c      Credentials
 		rights string // "" is refused
 	}{
-		{Credentials{"sharedsecret", "ann", "s3cret"}, "['a.b']"},
-		{Credentials{"sharedsecret", "eve", "s3cret"}, "[]"},
-		{Credentials{"sharedsecret", "*", "s3cret"}, "[]"},
-		{Credentials{"sharedsecret", "ann", "s3cre"}, ""},
-		{Credentials{"sharedsecret", "ann", ""}, ""},
-		{Credentials{"sharedsecret", "", "s3cret"}, ""},
-		{Credentials{"sharedsecret", "ann", strings.Repeat("x", maxField+1)}, ""},
-		{Credentials{"auto", "x", ""}, "['test.ping']"},
-		{Credentials{"pam", "ann", "s3cret"}, ""},
-		{Credentials{"", "ann", "s3cret"}, ""},
+		{Credentials{"sharedsecret", "ann", "s3cret", nil}, "['a.b']"},
+		{Credentials{"sharedsecret", "eve", "s3cret", nil}, "[]"},
+		{Credentials{"sharedsecret", "*", "s3cret", nil}, "[]"},
+		{Credentials{"sharedsecret", "ann", "s3cre", nil}, ""},
+		{Credentials{"sharedsecret", "ann", "", nil}, ""},
+		{Credentials{"sharedsecret", "", "s3cret", nil}, ""},
+		{Credentials{"sharedsecret", "ann", strings.Repeat("x", maxField+1), nil}, ""},
+		{Credentials{"auto", "x", "", nil}, "['test.ping']"},
+		{Credentials{"pam", "ann", "s3cret", nil}, ""},
+		{Credentials{"", "ann", "s3cret", nil}, ""},
 	} {
 		u, err := s.Authenticate(t.Context(), c.c)
 		if c.rights == "" {
@@ -106,7 +106,7 @@ func TestBadConfiguration(t *testing.T) {
 		t.Errorf("%d errors: %v", len(errs), errs)
 	}
 	for _, sys := range []string{"sharedsecret", "nosuch", "file", "rest", "pki", "auto"} {
-		if _, err := s.Authenticate(t.Context(), Credentials{sys, "ann", ""}); err == nil {
+		if _, err := s.Authenticate(t.Context(), Credentials{sys, "ann", "", nil}); err == nil {
 			t.Errorf("%s accepts a user", sys)
 		}
 	}
@@ -121,7 +121,7 @@ func TestNoSecretIsLogged(t *testing.T) {
 	s, _ := New(Options{SharedSecret: "right-secret", External: external(t, "{sharedsecret: {}}")}, nil, tokens,
 		slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelDebug})))
 	s.slowest = 0
-	s.Authenticate(t.Context(), Credentials{"sharedsecret", "ann", "wrong-secret"})
+	s.Authenticate(t.Context(), Credentials{"sharedsecret", "ann", "wrong-secret", nil})
 	s.ByToken(strings.Repeat("ab", 32))
 	if log.Len() == 0 || strings.Contains(log.String(), "-secret") || strings.Contains(log.String(), "abab") {
 		t.Errorf("logged: %s", &log)
@@ -132,14 +132,14 @@ func TestRefusalTakesItsTime(t *testing.T) {
 	s := must(t, Options{SharedSecret: "x", External: external(t, "{sharedsecret: {}}")})
 	s.slowest = 200 * time.Millisecond
 	began := time.Now()
-	s.Authenticate(t.Context(), Credentials{"nosuch", "ann", "y"})
+	s.Authenticate(t.Context(), Credentials{"nosuch", "ann", "y", nil})
 	if took := time.Since(began); took < 100*time.Millisecond {
 		t.Errorf("a refusal took %v", took)
 	}
 	gone, cancel := context.WithCancel(t.Context())
 	cancel()
 	s.slowest = time.Hour
-	if _, err := s.Authenticate(gone, Credentials{"nosuch", "ann", "y"}); err == nil {
+	if _, err := s.Authenticate(gone, Credentials{"nosuch", "ann", "y", nil}); err == nil {
 		t.Error("let in")
 	}
 }
@@ -196,7 +196,7 @@ func TestFile(t *testing.T) {
 		{digests + "\n^filetype: htdigest\n^realm: other", "ann", "pw", false},
 	} {
 		s := must(t, Options{External: value.DictOf("file", external(t, "^filename: "+c.conf+"\n'*': [test.ping]"))})
-		_, err := s.Authenticate(t.Context(), Credentials{"file", c.name, c.password})
+		_, err := s.Authenticate(t.Context(), Credentials{"file", c.name, c.password, nil})
 		if (err == nil) != c.want {
 			t.Errorf("%s, %s: %v", c.conf, c.name, err)
 		}
@@ -217,7 +217,7 @@ func TestFile(t *testing.T) {
 	if err := os.WriteFile(late, []byte("ann:pw\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := s.Authenticate(t.Context(), Credentials{"file", "ann", "pw"}); err != nil {
+	if _, err := s.Authenticate(t.Context(), Credentials{"file", "ann", "pw", nil}); err != nil {
 		t.Errorf("a file that came later: %v", err)
 	}
 	conf := "^filename: " + late + "\n^filtype: htpasswd\n'*': [test.ping]"
@@ -250,7 +250,7 @@ func TestREST(t *testing.T) {
 		{"bob", "p&w", "['any.any']"},
 		{"ann", "x", ""}, {"bad", "p&w", ""}, {"moved", "p&w", ""},
 	} {
-		u, err := s.Authenticate(t.Context(), Credentials{"rest", c.name, c.password})
+		u, err := s.Authenticate(t.Context(), Credentials{"rest", c.name, c.password, nil})
 		if err != nil {
 			if c.rights != "" {
 				t.Errorf("%s: %v", c.name, err)
@@ -262,7 +262,7 @@ func TestREST(t *testing.T) {
 		}
 	}
 	// A token stores the permissions, because a request to the server needs the password.
-	tok, err := s.NewToken(t.Context(), Credentials{"rest", "ann", "p&w"}, 0)
+	tok, err := s.NewToken(t.Context(), Credentials{"rest", "ann", "p&w", nil}, 0)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -316,7 +316,7 @@ func TestPKI(t *testing.T) {
 		"a broken one":      {"ann", "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n", false},
 		"the authority's":   {"ca_file", ca.pem, false},
 	} {
-		if _, err := s.Authenticate(t.Context(), Credentials{"pki", c.name, c.cert}); (err == nil) != c.want {
+		if _, err := s.Authenticate(t.Context(), Credentials{"pki", c.name, c.cert, nil}); (err == nil) != c.want {
 			t.Errorf("%s: %v", what, err)
 		}
 	}
@@ -348,17 +348,17 @@ func TestPAM(t *testing.T) {
 	}
 	s := must(t, Options{PAMService: "svc", PAMHelper: path, External: external(t, "pam: {root: [a.b], ops%: [c.d], other%: [e.f]}")})
 	s.used["pam"].(*pam).machine = &host.Machine{Root: filepath.Dir(etc)}
-	u, err := s.Authenticate(t.Context(), Credentials{"pam", "root", "rightword"})
+	u, err := s.Authenticate(t.Context(), Credentials{"pam", "root", "rightword", nil})
 	if err != nil {
 		t.Fatal(err)
 	}
 	if got := value.Repr(&value.List{Items: s.Rights(u)}); got != "['a.b', 'c.d']" {
 		t.Errorf("%s, groups %v", got, u.Groups)
 	}
-	for _, c := range []Credentials{{"pam", "root", "wrong"}, {"pam", "daemon", "rightword"}, {"pam", "root", "rightword\x00"},
-		{"pam", "root\x00rightword", ""}} {
+	for _, c := range []Credentials{{"pam", "root", "wrong", nil}, {"pam", "daemon", "rightword", nil}, {"pam", "root", "rightword\x00", nil},
+		{"pam", "root\x00rightword", "", nil}} {
 		if _, err := s.Authenticate(t.Context(), c); err == nil {
-			t.Errorf("%q was accepted", c)
+			t.Errorf("%q was accepted", c.Name)
 		}
 	}
 	for what, o := range map[string]Options{
@@ -368,12 +368,12 @@ func TestPAM(t *testing.T) {
 	} {
 		o.External = external(t, "pam: {root: [a.b]}")
 		s, errs := service(t, o)
-		if _, err := s.Authenticate(t.Context(), Credentials{"pam", "root", "rightword"}); err == nil || len(errs) != 1 {
+		if _, err := s.Authenticate(t.Context(), Credentials{"pam", "root", "rightword", nil}); err == nil || len(errs) != 1 {
 			t.Errorf("%s: %v, %v", what, errs, err)
 		}
 	}
 	broken := must(t, Options{PAMService: "svc", PAMHelper: helper(t, "exit 2", 0o755), External: external(t, "pam: {root: [a.b]}")})
-	if _, err := broken.Authenticate(t.Context(), Credentials{"pam", "root", "x"}); err == nil {
+	if _, err := broken.Authenticate(t.Context(), Credentials{"pam", "root", "x", nil}); err == nil {
 		t.Error("a failing helper accepts a user")
 	}
 }
@@ -464,7 +464,7 @@ func TestPAMProgram(t *testing.T) {
 func TestTokens(t *testing.T) {
 	s := must(t, Options{SharedSecret: "x", KeepACL: true, External: external(t, "{sharedsecret: {ann: [a.b]}}"),
 		ExpireOverride: external(t, "{sharedsecret: [ann]}")})
-	d, err := s.NewToken(t.Context(), Credentials{"sharedsecret", "ann", "x"}, 0)
+	d, err := s.NewToken(t.Context(), Credentials{"sharedsecret", "ann", "x", nil}, 0)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -490,13 +490,13 @@ func TestTokens(t *testing.T) {
 		t.Errorf("%v, %v", u, err)
 	}
 	for expire, want := range map[float64]float64{60: 60, -5: 3600} {
-		d, err := s.NewToken(t.Context(), Credentials{"sharedsecret", "ann", "x"}, expire)
+		d, err := s.NewToken(t.Context(), Credentials{"sharedsecret", "ann", "x", nil}, expire)
 		if err != nil || d.At("expire").(float64)-d.At("start").(float64) != want {
 			t.Errorf("expire %v: %s, %v", expire, value.Repr(d), err)
 		}
 	}
 	// Other users may not choose the expiry.
-	if d, _ := s.NewToken(t.Context(), Credentials{"sharedsecret", "bob", "x"}, 1e9); d.At("expire").(float64)-d.At("start").(float64) != 3600 {
+	if d, _ := s.NewToken(t.Context(), Credentials{"sharedsecret", "bob", "x", nil}, 1e9); d.At("expire").(float64)-d.At("start").(float64) != 3600 {
 		t.Error(value.Repr(d))
 	}
 	if err := s.tokens.Remove(token); err != nil || s.Token(token) != nil {
@@ -507,7 +507,7 @@ func TestTokens(t *testing.T) {
 // TestTokensOutliveClock: a clock that is days ahead for a moment refuses tokens, but removes none.
 func TestTokensOutliveClock(t *testing.T) {
 	s := must(t, Options{SharedSecret: "x", TokenExpire: time.Hour, External: external(t, "{sharedsecret: {ann: [a.b]}}")})
-	d, err := s.NewToken(t.Context(), Credentials{"sharedsecret", "ann", "x"}, 0)
+	d, err := s.NewToken(t.Context(), Credentials{"sharedsecret", "ann", "x", nil}, 0)
 	if err != nil {
 		t.Fatal(err)
 	}

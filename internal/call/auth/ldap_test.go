@@ -195,7 +195,7 @@ func TestLDAP(t *testing.T) {
 		{"a wrong account", wrongReader, "ann", "annpw", "-"},
 		{"no directory", nowhere, "ann", "annpw", "-"},
 	} {
-		u, err := must(t, c.o).Authenticate(t.Context(), Credentials{"ldap", c.name, c.password})
+		u, err := must(t, c.o).Authenticate(t.Context(), Credentials{"ldap", c.name, c.password, nil})
 		switch {
 		case err != nil && c.groups != "-":
 			t.Errorf("%s, %s: %v", c.what, c.name, err)

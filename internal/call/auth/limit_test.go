@@ -38,7 +38,7 @@ func TestLimiter(t *testing.T) {
 	s.used["slow"] = sys
 	var all sync.WaitGroup
 	for range 300 {
-		all.Go(func() { s.Authenticate(t.Context(), Credentials{"slow", "eve", "x"}) })
+		all.Go(func() { s.Authenticate(t.Context(), Credentials{"slow", "eve", "x", nil}) })
 	}
 	for {
 		sys.mu.Lock()
@@ -49,12 +49,12 @@ func TestLimiter(t *testing.T) {
 		}
 		time.Sleep(time.Millisecond)
 	}
-	if _, err := s.Authenticate(t.Context(), Credentials{"slow", "ann", "right"}); err != nil {
+	if _, err := s.Authenticate(t.Context(), Credentials{"slow", "ann", "right", nil}); err != nil {
 		t.Error(err)
 	}
 	gone, cancel := context.WithCancel(t.Context())
 	cancel()
-	if _, err := s.Authenticate(gone, Credentials{"slow", "eve", "right"}); err == nil {
+	if _, err := s.Authenticate(gone, Credentials{"slow", "eve", "right", nil}); err == nil {
 		t.Error("a cancelled attempt was checked")
 	}
 	close(sys.wait)
@@ -66,7 +66,7 @@ func TestLimiter(t *testing.T) {
 	// The total is bounded for many users, too.
 	sys.wait, sys.most = make(chan struct{}), 0
 	for i := range 200 {
-		all.Go(func() { s.Authenticate(t.Context(), Credentials{"slow", fmt.Sprint(i), "x"}) })
+		all.Go(func() { s.Authenticate(t.Context(), Credentials{"slow", fmt.Sprint(i), "x", nil}) })
 	}
 	time.AfterFunc(100*time.Millisecond, func() { close(sys.wait) })
 	all.Wait()
@@ -78,11 +78,11 @@ func TestLimiter(t *testing.T) {
 	s.slowest = time.Hour
 	late, stop := context.WithCancel(t.Context())
 	for range 300 {
-		all.Go(func() { s.Authenticate(late, Credentials{"slow", "bob", "x"}) })
+		all.Go(func() { s.Authenticate(late, Credentials{"slow", "bob", "x", nil}) })
 	}
 	in := make(chan error, 1)
 	go func() {
-		_, err := s.Authenticate(t.Context(), Credentials{"slow", "bob", "right"})
+		_, err := s.Authenticate(t.Context(), Credentials{"slow", "bob", "right", nil})
 		in <- err
 	}()
 	select {

@@ -87,7 +87,7 @@ func TestOIDC(t *testing.T) {
 	}
 	s := use("")
 	try := func(s *Service, name, password string) string {
-		u, err := s.Authenticate(context.Background(), Credentials{"oidc", name, password})
+		u, err := s.Authenticate(context.Background(), Credentials{"oidc", name, password, nil})
 		if err != nil {
 			return "refused"
 		}
@@ -138,7 +138,7 @@ func TestOIDC(t *testing.T) {
 	if got := try(mail, "", p.mint(`{"claims": {"email_verified": false}}`)); got != "refused" {
 		t.Errorf("by an email that is not verified: %s", got)
 	}
-	tok, err := s.NewToken(context.Background(), Credentials{"oidc", "", p.mint(`{}`)}, 0)
+	tok, err := s.NewToken(context.Background(), Credentials{"oidc", "", p.mint(`{}`), nil}, 0)
 	if err != nil || tok.Str("name") != "ann" {
 		t.Fatalf("%v, %v", tok, err)
 	}
@@ -160,7 +160,7 @@ func TestOIDCSettings(t *testing.T) {
 	}
 	// An unreachable provider affects only its own users.
 	s := must(t, Options{External: external(t, "{oidc: {^issuer: 'http://127.0.0.1:1', ^client_id: a}}")})
-	if _, err := s.Authenticate(context.Background(), Credentials{"oidc", "ann", "x"}); err != ErrRefused {
+	if _, err := s.Authenticate(context.Background(), Credentials{"oidc", "ann", "x", nil}); err != ErrRefused {
 		t.Errorf("%v", err)
 	}
 }

@@ -528,7 +528,8 @@ func (c *Client) Look(ctx context.Context, token, fun string, kwargs *value.Dict
 func (c *Client) NewToken(ctx context.Context, creds *value.Dict) (*value.Dict, error) {
 	var in wire.Credentials
 	wire.View(creds, &in)
-	login := wire.Login{Cmd: "mk_token", EAuth: in.EAuth, Username: in.Username, Password: in.Password, TokenExpire: in.TokenExpire, Perms: true}
+	login := wire.Login{Cmd: "mk_token", EAuth: in.EAuth, Username: in.Username, Password: in.Password, Token: in.Token, TokenExpire: in.TokenExpire,
+		Perms: true}
 	reply, err := c.request(ctx, wire.Encode(login), c.o.Timeout)
 	if err != nil {
 		return nil, err

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"os/user"
 	"path/filepath"
@@ -33,7 +34,13 @@ func (s *Session) Authenticate(ctx context.Context) error {
 		return nil
 	}
 	// Only the master knows whether the system is configured.
-	if systems := auth.Systems(); !slices.Contains(systems, o.EAuth) {
+	own := s.ownAuth()
+	if systems := auth.Systems(); !slices.Contains(systems, o.EAuth) && len(own.Claims[o.EAuth]) == 0 {
+		if len(own.Claims) > 0 {
+			systems = append(slices.Clone(systems), slices.Collect(maps.Keys(own.Claims))...)
+			slices.Sort(systems)
+			systems = slices.Compact(systems)
+		}
 		fmt.Fprintf(s.Env.Stdout, "The specified external authentication system \"%s\" is not available\nAvailable eauth types: %s\n",
 			o.EAuth, strings.Join(systems, ", "))
 		return ErrAuthentication
@@ -77,13 +84,18 @@ func (s *Session) warnUnusable(system string) {
 	if !ok {
 		return
 	}
-	if own := extmods.Scan(extmods.Dirs(s.Tree.Values, s.Conf.Files.ExtensionModules, "auth")); len(own.Claims[system]) > 0 {
+	if len(s.ownAuth().Claims[system]) > 0 {
 		return // a module in Python
 	}
 	only.External = value.DictOf(system, conf)
 	if _, faults := auth.New(only, nil, nil, s.Log.Logger); len(faults) > 0 {
 		s.Log.Warn("the master does not support this authentication system", "eauth", system, "err", faults[0])
 	}
+}
+
+// ownAuth lists the user's own authentication modules on this machine.
+func (s *Session) ownAuth() extmods.Listing {
+	return extmods.Scan(extmods.Dirs(s.Tree.Values, s.Conf.Files.ExtensionModules, "auth"))
 }
 
 func (s *Session) askUnless(given, question string, in *bufio.Reader, hidden bool) (string, error) {

@@ -60,6 +60,9 @@ func (l *logins) login(c *call) (any, error) {
 		if k == "username" && d.Str("eauth") == "oidc" && !d.Has(k) {
 			continue // the token determines the user
 		}
+		if token, ok := d.At("token").(string); ok && token != "" && k == "password" && !d.Has(k) {
+			continue // modules of the user may ask for a token instead
+		}
 		if _, ok := d.At(k).(string); !ok {
 			return refuse(k + " is missing or no text")
 		}

@@ -92,7 +92,12 @@ func showsPassword(load *value.Dict) bool {
 func credentials(d *value.Dict) auth.Credentials {
 	var in wire.Credentials
 	wire.View(d, &in)
-	return auth.Credentials{System: in.System(), Name: in.Name(), Password: in.Secret()}
+	more := value.NewDict(in.Rest.Len() + 1)
+	more.Update(in.Rest)
+	if in.Token != nil {
+		more.Set("token", in.Token)
+	}
+	return auth.Credentials{System: in.System(), Name: in.Name(), Password: in.Secret(), More: more}
 }
 
 // sender returns the authenticated sender of a clear request, or nil.

@@ -47,14 +47,3 @@ func newReactor(o reactor.Options, t *templates, calls *insideCalls, c *cluster.
 
 // renderTime bounds the rendering of one reaction.
 const renderTime = 30 * time.Second
-
-// boundFunctions are the functions that a template calls.
-type boundFunctions struct {
-	*fn.Registry
-	c *fn.Call
-}
-
-// Call implements render.Functions.
-func (f boundFunctions) Call(ctx context.Context, name string, args []any, kwargs *value.Dict) (any, error) {
-	return f.Registry.Call(ctx, f.c, name, args, kwargs)
-}

@@ -48,7 +48,7 @@ type templates struct {
 func newTemplates(t templates, cfg *Config) (*templates, error) {
 	made := &t
 	t.grains = &ownGrains{id: t.id, ctx: t.ctx, log: t.log}
-	t.user = userModules(cfg, usermodules.MasterKinds, made.call, serves{}, t.log)
+	t.user = userModules(cfg, usermodules.MasterKinds, made.call, serves{runners: t.runners}, t.log)
 	if t.renderer == nil {
 		t.renderer = render.New(render.Options{Log: t.log, Local: t.local, Python: t.user, Limits: cfg.Templates})
 	}
@@ -163,6 +163,17 @@ func (t *templates) local(_, path string) ([]byte, error) {
 		return nil, &fs.PathError{Op: "open", Path: path, Err: fs.ErrNotExist}
 	}
 	return os.ReadFile(f.Path)
+}
+
+// boundFunctions are the functions that a template calls.
+type boundFunctions struct {
+	*fn.Registry
+	c *fn.Call
+}
+
+// Call implements render.Functions.
+func (f boundFunctions) Call(ctx context.Context, name string, args []any, kwargs *value.Dict) (any, error) {
+	return f.Registry.Call(ctx, f.c, name, args, kwargs)
 }
 
 // ownTemplates renders texts for the user's modules, and for functions that the master's templates

@@ -147,12 +147,13 @@ func openDriver(cfg *Config) (cache.Driver, error) {
 
 // findReturners finds the user's own returners.
 func findReturners(m *Master) {
-	m.userReturners = userModules(&m.cfg, usermodules.ReturnerKinds, func() *fn.Call { return m.templates.call() }, serves{}, m.log)
+	m.userReturners = userModules(&m.cfg, usermodules.ReturnerKinds, func() *fn.Call { return m.templates.call() },
+		serves{runners: ownRunners(m), bus: m.bus}, m.log)
 }
 
 // makeSettings creates the settings, which configure applies.
 func makeSettings(m *Master) {
-	m.userAuth = userModules(&m.cfg, usermodules.AuthKinds, func() *fn.Call { return m.templates.call() }, serves{}, m.log)
+	m.userAuth = userModules(&m.cfg, usermodules.AuthKinds, func() *fn.Call { return m.templates.call() }, serves{runners: ownRunners(m)}, m.log)
 	m.settings = &settings{
 		systems:  m.userAuth.Systems(),
 		cacheDir: m.cfg.CacheDir, log: m.log, keys: m.keys, tokens: m.tokens, roots: func(cfg Config) Config { return m.revisions.apply(cfg) },
@@ -523,12 +524,11 @@ func (m *Master) signedIn(e channel.AuthEvent) {
 // wireFunctions builds the functions of the master: runners, wheel functions,
 // reactions and event returners.
 func (m *Master) wireFunctions() (err error) {
-	here := &client.InProcess{Publish: m.publisher.publish, Events: m.bus, User: "root"}
 	m.userRunners = userModules(&m.cfg, usermodules.RunnerKinds, m.templates.call, serves{
 		wheel:     ownWheels{m.wheels, func() within { return within{m.inside, processUser(), "runner"} }},
-		runners:   func() *fn.Registry { return m.runners.registry },
+		runners:   ownRunners(m),
 		bus:       m.bus,
-		commander: client.New(m.cfg.Client, value.Str(m.cfg.Opts.At("conf_file")), here, here, m.log),
+		commander: inProcess(m),
 	}, m.log)
 	if m.runners.registry, err = m.newRunners(); err != nil {
 		return err
@@ -547,10 +547,20 @@ func (m *Master) wireFunctions() (err error) {
 	return nil
 }
 
+// ownRunners returns a function that returns the runners once they are built.
+func ownRunners(m *Master) func() *fn.Registry {
+	return func() *fn.Registry { return m.runners.registry }
+}
+
+// inProcess returns a client that commands minions without sockets.
+func inProcess(m *Master) *client.Client {
+	here := &client.InProcess{Publish: m.publisher.publish, Events: m.bus, User: "root"}
+	return client.New(m.cfg.Client, value.Str(m.cfg.Opts.At("conf_file")), here, here, m.log)
+}
+
 // newRunners builds the runners. They command minions like any command line,
 // but without sockets.
 func (m *Master) newRunners() (*fn.Registry, error) {
-	here := &client.InProcess{Publish: m.publisher.publish, Events: m.bus, User: "root"}
 	d := runners.Deps{
 		Jobs: runners.JobStores{Jobs: m.sinks.History(), Returners: m.sinks, Database: ownJobs(m.own.dir, m.jobs, m.stockJobs),
 			Running: m.runners.running.list},
@@ -570,7 +580,7 @@ func (m *Master) newRunners() (*fn.Registry, error) {
 			},
 			Beacons: m.beacons.of},
 		Targets: m.targets,
-		Client:  client.New(m.cfg.Client, value.Str(m.cfg.Opts.At("conf_file")), here, here, m.log),
+		Client:  inProcess(m),
 		Bus:     m.bus,
 		Serves:  runnerServes{m.settings, m.files, m.templates, m.rescanModules},
 		Wheels:  func() *value.Dict { return m.wheels.registry.Docs() },

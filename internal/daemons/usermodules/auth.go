@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"unicode/utf8"
 
@@ -31,7 +32,7 @@ func (s Systems) System(name string) auth.System { return &system{source{s.m, ki
 
 // system is an authentication module. Its function auth decides, and groups and acl return
 // what the user may do. Each gets those of the parameters username, password and eauth that
-// it declares, as in Salt.
+// it declares, and further fields of the request, such as token, as in Salt.
 type system struct {
 	source
 	name string
@@ -87,11 +88,24 @@ func (s *system) ask(ctx context.Context, function string, c auth.Credentials) (
 			kwargs.Set(word[0], word[1])
 		}
 	}
-	v, _, err = s.m.pool.Call(ctx, env(s.m.call(), nil), kindAuth, s.name+"."+function, nil, kwargs)
+	for k, v := range c.More.All() {
+		if name, ok := k.(string); ok && !kwargs.Has(name) && (takes(f, name) || f.TakesKwargs() && foreign(name)) {
+			kwargs.Set(name, v)
+		}
+	}
+	v, _, err = s.m.pool.Call(ctx, s.m.env(s.m.call(), nil), kindAuth, s.name+"."+function, nil, kwargs)
 	if err != nil {
 		err = s.failure(function, err)
 	}
 	return v, true, err
+}
+
+// ofRequests are the fields of requests that are none of credentials.
+var ofRequests = []string{"arg", "client", "cmd", "fun", "jid", "key", "kwarg", "ret", "tgt", "tgt_type", "token_expire", "user"}
+
+// foreign reports whether a field of a request is one that only a module can mean.
+func foreign(name string) bool {
+	return !strings.HasPrefix(name, "_") && !slices.Contains(ofRequests, name)
 }
 
 // takes reports whether a function has a parameter of a name.

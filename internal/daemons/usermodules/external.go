@@ -3,12 +3,14 @@ package usermodules
 import (
 	"context"
 	"errors"
+	"fmt"
 	"maps"
 	"slices"
 
 	"brine/internal/call/fn"
 	"brine/internal/call/python"
 	"brine/internal/py/value"
+	"brine/internal/sls/pillar"
 )
 
 // The functions that Salt calls in modules of these kinds.
@@ -44,7 +46,7 @@ func (p Pillars) Pillar(ctx context.Context, c *fn.Call, name string, pillar, ex
 		if extra.Len() == 0 {
 			break
 		}
-		spec, err := p.m.pool.Find(ctx, env(c, nil), kindPillar, full, true)
+		spec, err := p.m.pool.Find(ctx, p.m.env(c, nil), kindPillar, full, true)
 		if err != nil {
 			return nil, err
 		}
@@ -56,7 +58,33 @@ func (p Pillars) Pillar(ctx context.Context, c *fn.Call, name string, pillar, ex
 	default:
 		args = append(args, conf)
 	}
-	return p.m.result(p.m.pool.Call(ctx, env(c, nil), kindPillar, full, args, kwargs))
+	if found, err := p.m.pool.Find(ctx, p.m.env(c, nil), kindPillar, full, true); err != nil || found == nil {
+		if err == nil {
+			err = p.m.why(ctx, c, kindPillar, name)
+		}
+		return nil, err
+	}
+	return p.m.result(p.m.pool.Call(ctx, p.m.env(c, nil), kindPillar, full, args, kwargs))
+}
+
+// why returns the error for a source of pillar that cannot be used, with the reason.
+func (m *Modules) why(ctx context.Context, c *fn.Call, kind, name string) error {
+	_, missing, err := m.pool.List(ctx, m.env(c, nil), kind)
+	if err != nil {
+		return err
+	}
+	for _, stem := range m.stems(kind, name) {
+		if reason, _ := missing.At(stem).(string); reason != "" {
+			return fmt.Errorf("%w: %s", pillar.ErrUnavailable, reason)
+		}
+	}
+	return pillar.ErrUnavailable
+}
+
+// stems returns the names of the files that claim a module.
+func (m *Modules) stems(kind, name string) []string {
+	l, _ := m.listing(kind)
+	return l.Claims[name]
 }
 
 // result returns the result of a call. For an exception the error has its text, as in Salt,
@@ -81,7 +109,7 @@ func (m *Modules) HasTop(name string) bool { return m.has(kindTops, name) }
 // Top calls the function top of a module for the option master_tops, as Salt does: with the
 // options that the minion sent, and its grains.
 func (m *Modules) Top(ctx context.Context, c *fn.Call, name string, opts, grains *value.Dict) (any, error) {
-	return m.result(m.pool.Call(ctx, env(c.Prepare(), nil), kindTops, name+"."+funcTop, nil, value.DictOf("opts", opts, "grains", grains)))
+	return m.result(m.pool.Call(ctx, m.env(c.Prepare(), nil), kindTops, name+"."+funcTop, nil, value.DictOf("opts", opts, "grains", grains)))
 }
 
 func (m *Modules) has(kind, name string) bool {

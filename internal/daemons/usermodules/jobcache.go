@@ -57,7 +57,7 @@ func (j *jobCache) function(name string) *fn.Func { return j.Find(j.name+"."+nam
 // call calls a function. what names the result or load that is passed, to count timeouts of
 // the same one. Errors that may be temporary are Unavailable.
 func (j *jobCache) call(ctx context.Context, function, what string, args []any, kwargs *value.Dict) (any, error) {
-	v, _, err := j.m.pool.Call(ctx, env(j.m.call(), nil), kindReturners, j.name+"."+function, args, kwargs)
+	v, _, err := j.m.pool.Call(ctx, j.m.env(j.m.call(), nil), kindReturners, j.name+"."+function, args, kwargs)
 	if err == nil {
 		return v, nil
 	}
@@ -117,6 +117,9 @@ func (j *jobCache) SaveLoad(ctx context.Context, jid string, load *value.Dict) e
 		if _, ok := f.Param("minions"); ok {
 			kwargs.Set("minions", load.At("Minions"))
 		}
+	}
+	if load = load.Clone(); load.Has("Minions") {
+		load.Delete("Minions") // Salt has the ids in minions only
 	}
 	_, err := j.call(ctx, "save_load", jid, []any{jid, load}, kwargs)
 	return err

@@ -448,6 +448,23 @@ func (s source) find(full string, own, claimed bool) (f *fn.Func, keep bool) {
 	return spec.Func(), true
 }
 
+// env returns the environment of a call. On a running master it has its runners, by which the
+// helper's package salt reads caches and finds minions, and its bus.
+func (m *Modules) env(c *fn.Call, vars *value.Dict) *python.Env {
+	e := env(c, vars)
+	if m.cfg.Runners != nil {
+		runners := m.call()
+		if runners.Funcs = m.cfg.Runners(); runners.Funcs != nil {
+			e.Functions[kindRunners] = ownFunctions{runners}
+		}
+		if m.cfg.Wheel != nil {
+			e.Functions[kindWheel] = m.cfg.Wheel
+		}
+		e.Bus, e.Commander = m.cfg.Bus, m.cfg.Commander
+	}
+	return e
+}
+
 // onMaster returns the environment of a runner or wheel function, which have the functions of their
 // kind. Execution functions run on the master's machine; modules get them from salt.loader.
 func (m *Modules) onMaster(c *fn.Call, kind string) *python.Env {

@@ -9,6 +9,8 @@ type Login struct {
 	EAuth    any    `wire:"eauth,omitempty"`
 	Username any    `wire:"username,omitempty"`
 	Password any    `wire:"password,omitempty"`
+	// Token is for modules of the user that take one in place of a password.
+	Token any `wire:"token,omitempty"`
 	// TokenExpire is the lifetime of the token in seconds.
 	TokenExpire any `wire:"token_expire,omitempty"`
 	// Perms requests the user's permissions from a Brine master.

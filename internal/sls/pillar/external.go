@@ -2,6 +2,7 @@ package pillar
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -65,6 +66,10 @@ type Python interface {
 	Pillar(ctx context.Context, c *fn.Call, name string, pillar, extra *value.Dict, conf any) (any, error)
 }
 
+// ErrUnavailable is the error for a module that cannot be loaded, or whose __virtual__ refuses. As in
+// Salt, the pillar is the same without it.
+var ErrUnavailable = errors.New("the module cannot be used")
+
 // sourceOf returns the source with a name, or nil.
 func sourceOf(r *run, name string) func(ctx context.Context, pillar *value.Dict, conf any) (any, error) {
 	if r.c.Python != nil && r.c.Python.Has(name) {
@@ -123,6 +128,10 @@ func (r *run) ext(ctx context.Context, pillar *value.Dict) *value.Dict {
 				continue
 			}
 			got, err := source(ctx, pillar, v)
+			if errors.Is(err, ErrUnavailable) {
+				r.log.Error("Specified ext_pillar interface "+name+" is unavailable", "minion", r.q.ID, "err", err)
+				continue
+			}
 			if err != nil {
 				r.fail(fmt.Sprintf("Failed to load ext_pillar %s: %v", name, err))
 				continue
