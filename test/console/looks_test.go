@@ -25,8 +25,8 @@ func TestNothingThere(t *testing.T) {
 	// A failover of long ago is listed, but not announced.
 	s.page("#/overview")
 	s.Run(nil, `const {takeMoves} = await import("./store.js");
-		takeMoves([{id: "old", from: "x", to: "y", reason: "closed", at: new Date(Date.now() - 3600000).toISOString()}]);`)
-	s.until("the change is listed", `document.querySelectorAll("#moves tbody tr").length === 1`)
+		takeMoves([{id: "old", from: "x", to: "y", reason: "closed", at: new Date(Date.now() - 3 * 86400000).toISOString()}]);`)
+	s.until("the change is listed, with its day", `/20\d\d/.test(document.querySelector("#moves tbody td").textContent)`)
 	s.until("it is not announced", `document.querySelector("#banner").hidden`)
 
 	// A target that asks for data of a minion of which there is none says so.

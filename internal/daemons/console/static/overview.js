@@ -1,7 +1,7 @@
 import { h, fill, table, row, stateOf } from "./dom.js";
 import { look } from "./api.js";
 import { store, takeMoves, watch } from "./store.js";
-import { address, date, when } from "./text.js";
+import { address, date, recent } from "./text.js";
 
 const shownMoves = 100, shownJobs = 50;
 const readEvery = 60000; // milliseconds between two readings of the last runs of states
@@ -53,7 +53,7 @@ export function overview(main, { user }) {
       fill(b.count, h("a", { href: "#/minions?master=" + address(m.id) }, n));
       fill(b.id, h("strong", {}, m.id), m.here && " (this master)", h("br"), stateOf(m.state), m.leads && " leads",
         m.draining && " draining", m.lag > 0 && " lacks " + m.lag + " changes", standby.get(m.id) && " standby of " + standby.get(m.id),
-        h("div", { class: "quiet about" }, [m.version && "Brine " + m.version, m.since && "since " + date(m.since), m.seen && "answered " + when(m.seen), m.zone && "zone " + m.zone].filter(Boolean).join(", ")),
+        h("div", { class: "quiet about" }, [m.version && "Brine " + m.version, m.since && "since " + date(m.since), m.seen && "answered " + recent(m.seen), m.zone && "zone " + m.zone].filter(Boolean).join(", ")),
         m.problem && h("div", { class: "quiet" }, m.problem));
     }
     for (const [name, b] of bars) if (!names.has(name)) { b.row.remove(); bars.delete(name); }
@@ -64,7 +64,7 @@ export function overview(main, { user }) {
       return;
     }
     fill(moves, table("Changes of masters", ["Time", "Minion", "From", "To", "Reason", { text: "Seconds", number: true }],
-      store.moves.slice(0, shownMoves).map((m) => row([when(m.at), h("a", { href: "#/minions/" + address(m.id) }, m.id), m.from || "", m.to, m.reason || "",
+      store.moves.slice(0, shownMoves).map((m) => row([recent(m.at), h("a", { href: "#/minions/" + address(m.id) }, m.id), m.from || "", m.to, m.reason || "",
         h("td", { class: "number" }, typeof m.seconds === "number" ? m.seconds.toFixed(3) : "")]))));
   };
   let over = false, timer = null;

@@ -60,3 +60,9 @@ export function date(t) {
   const d = new Date(t);
   return isNaN(d) ? "" : d.toLocaleString(undefined, { ...zone(), timeZoneName: "short" });
 }
+
+// recent shows the time alone of today, else also the day.
+export function recent(t) {
+  const day = (d) => d.toLocaleDateString(undefined, zone());
+  return day(new Date(t)) === day(new Date()) ? when(t) : date(t);
+}
