@@ -130,6 +130,15 @@ func TestNPM(t *testing.T) {
 
 func TestNPMRecordingIsTrue(t *testing.T) { statetest.Verify(t, "testdata/npm") }
 
+// TestOddInstallers covers missing and odd arguments of gem, npm and virtualenv, with scripts as gem and npm.
+func TestOddInstallers(t *testing.T) {
+	tab := table("odd_installers")
+	tab.Functions = append(tab.Functions, shell.Modules()...)
+	statetest.Run(t, tab)
+}
+
+func TestOddInstallersRecordingIsTrue(t *testing.T) { statetest.Verify(t, "testdata/odd_installers") }
+
 // TestAlternatives changes the program that a common name refers to.
 func TestAlternatives(t *testing.T) {
 	statetest.Needs(t, "update-alternatives", "/var/lib/dpkg")
