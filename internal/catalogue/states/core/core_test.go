@@ -49,6 +49,18 @@ func TestHTTP(t *testing.T) { statetest.Run(t, httpTable(t)) }
 
 func TestHTTPRecordingIsTrue(t *testing.T) { statetest.VerifyTable(t, httpTable) }
 
+// TestHTTPOdd covers missing and odd arguments.
+func TestHTTPOdd(t *testing.T) { statetest.Run(t, oddHTTPTable(t)) }
+
+func TestHTTPOddRecordingIsTrue(t *testing.T) { statetest.VerifyTable(t, oddHTTPTable) }
+
+func oddHTTPTable(t *testing.T) statetest.Table {
+	t.Helper()
+	tab := httpTable(t)
+	tab.Name = "testdata/http_odd"
+	return tab
+}
+
 func httpTable(t *testing.T) statetest.Table {
 	t.Helper()
 	tab := statetest.Table{Name: "testdata/http", States: Modules(),
