@@ -127,7 +127,8 @@ func TestMastersPython(t *testing.T) {
 		"'opts': 'one', 'extra': None}"; got != want {
 		t.Errorf("ext_pillar: %s, want %s", got, want)
 	}
-	if got := value.Repr(value.ListOf(pillar.At("asked"), pillar.At("_errors"))); got != "[[{'n': 1}, True], None]" {
+	if got := value.Repr(value.ListOf(pillar.At("asked"), pillar.At("options"), pillar.At("_errors"))); got !=
+		"[[{'n': 1}, True], [1, 'one', True], None]" {
 		t.Errorf("the cache of the master in ext_pillar, and the errors: %s", got)
 	}
 	if got, want := value.Repr(pillar.At("by_py")), "['web1', 'web1', 8]"; got != want {

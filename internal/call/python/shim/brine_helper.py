@@ -941,8 +941,23 @@ class Loader:
         finally:
             if directory in sys.path:
                 sys.path.remove(directory)
+        defaults = module.__dict__.get("__opts__")
         self.pack(module)
+        if type(defaults) is dict:
+            module.__opts__ = self.with_defaults(stem, defaults)
         return module
+
+    def with_defaults(self, stem, defaults):
+        """Return __opts__ of a module that sets it: its values are those of options that nothing sets."""
+        key = "opts of {}.{}".format(self.kind, stem)
+
+        def get():
+            trees = frame().trees
+            if key not in trees:
+                trees[key] = Options(defaults)
+                trees[key].update(frame().tree("opts"))
+            return trees[key]
+        return Settings("__opts__", get)
 
     def pack(self, module):
         for name, value in GLOBALS.items():
