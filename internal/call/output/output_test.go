@@ -505,6 +505,19 @@ func oracleCases(t *testing.T) []oracleCase {
 	return append(cases, oracleCase{out: "highstate", data: orch})
 }
 
+// TestTableOfUnlikeRows: a row that lacks a key has an empty cell in its column, whichever row is the
+// first.
+func TestTableOfUnlikeRows(t *testing.T) {
+	for _, data := range []string{`[{"a": "1", "c": "3"}, {"a": "4", "b": "5"}]`, `[{"a": "4", "b": "5"}, {"a": "1", "c": "3"}]`} {
+		got := render(t, "table", fromJSON(t, data), nil)
+		for _, want := range []string{"| A | B | C |", "| 1 |   | 3 |", "| 4 | 5 |   |"} {
+			if !strings.Contains(got, want) {
+				t.Errorf("%s: no %q in\n%s", data, want, got)
+			}
+		}
+	}
+}
+
 // FuzzRender checks that no data makes an outputter panic or passes an escape character to the
 // terminal in the human-readable forms.
 func FuzzRender(tf *testing.F) {

@@ -68,16 +68,17 @@ func (t *tableWriter) rows(rows []any, indent int) error {
 	}
 	var cells [][]string
 	header := false
-	if first, ok := rows[0].(*value.Dict); ok {
+	columns := columnsOf(rows)
+	if _, ok := rows[0].(*value.Dict); ok {
 		header = true
 		var labels []string
-		for _, k := range sortedKeys(first) {
+		for _, k := range columns {
 			labels = append(labels, title(strings.ReplaceAll(value.Str(k), "_", " ")))
 		}
 		cells = append(cells, labels)
 	}
 	for _, r := range rows {
-		row, err := rowCells(r)
+		row, err := rowCells(r, columns)
 		if err != nil {
 			return err
 		}
@@ -90,14 +91,32 @@ func (t *tableWriter) rows(rows []any, indent int) error {
 	return nil
 }
 
-func rowCells(row any) ([]string, error) {
+// columnsOf returns the keys of all rows that are maps, in order. In Salt the header has those of the
+// first row, and other rows are not below it if they have others.
+func columnsOf(rows []any) []any {
+	all := value.NewDict(16)
+	for _, r := range rows {
+		if d, ok := r.(*value.Dict); ok {
+			for k := range d.All() {
+				all.Set(k, nil)
+			}
+		}
+	}
+	return sortedKeys(all)
+}
+
+func rowCells(row any, columns []any) ([]string, error) {
 	switch x := row.(type) {
 	case string:
 		return []string{x}, nil
 	case *value.Dict:
-		out := make([]string, 0, x.Len())
-		for _, k := range sortedKeys(x) {
-			out = append(out, value.Str(x.At(k)))
+		out := make([]string, 0, len(columns))
+		for _, k := range columns {
+			cell := ""
+			if v, ok := x.Get(k); ok {
+				cell = value.Str(v)
+			}
+			out = append(out, cell)
 		}
 		return out, nil
 	}
