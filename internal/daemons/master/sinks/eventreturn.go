@@ -135,6 +135,9 @@ type EventReturner struct {
 	waiting []*event.Event
 	dropped uint64
 	told    uint64 // lost events that were already logged
+	// failed and logged are the kind of the last failure that was logged, and when.
+	failed salt.Kind
+	logged time.Time
 }
 
 // Close closes the connections of a returner that does not run.
@@ -207,8 +210,16 @@ func (k *EventReturner) flush(ctx context.Context) error {
 	}
 	err := k.to.KeepEvents(ctx, k.waiting)
 	if err != nil {
-		k.log.Error("event_return cannot store events; retrying", "event_return", k.name, "events", len(k.waiting), "err", err)
+		// Each reason once, and again after a while: it is tried every second.
+		if kind := salt.KindOf(err); kind != k.failed || time.Since(k.logged) >= time.Minute {
+			k.failed, k.logged = kind, time.Now()
+			k.log.Error("event_return cannot store events; retrying", "event_return", k.name, "events", len(k.waiting), "err", err)
+		}
 		return err
+	}
+	if !k.logged.IsZero() {
+		k.logged, k.failed = time.Time{}, 0
+		k.log.Warn("event_return stores events again", "event_return", k.name, "events", len(k.waiting))
 	}
 	k.waiting = nil
 	return nil

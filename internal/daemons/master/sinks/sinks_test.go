@@ -77,6 +77,23 @@ func TestEventsThatCannotBeKept(t *testing.T) {
 	}
 }
 
+// TestFailingEventsAreLoggedOnce: events that cannot be stored are tried every second, and logged once,
+// as is the end of the failure.
+func TestFailingEventsAreLoggedOnce(t *testing.T) {
+	var out strings.Builder
+	to := &failing{left: 3}
+	k := &EventReturner{to: to, log: slog.New(slog.NewTextHandler(&out, nil)), most: 1}
+	for i := range 5 {
+		k.add(&event.Event{Tag: "x"})
+		if err := k.flush(t.Context()); (err != nil) != (i < 3) {
+			t.Fatal(i, err)
+		}
+	}
+	if failed, again := strings.Count(out.String(), "cannot store events"), strings.Count(out.String(), "stores events again"); failed != 1 || again != 1 {
+		t.Errorf("%d failures and %d recoveries are logged:\n%s", failed, again, out.String())
+	}
+}
+
 // server is a returner with some jobs.
 type server struct {
 	returner.Returner
