@@ -131,7 +131,8 @@ func doctor(ctx context.Context, env *frame.Env, o *options, args []string) int 
 		return frame.ExitNoReturn
 	}
 	if len(all) < 2 {
-		return command.Fail(env, "at least two masters are needed for a comparison")
+		return command.Fail(env, "at least two masters are needed for a comparison: run it on a minion that has several; or run `brine ha report >FILE` "+
+			"on the other master, and name /etc/salt/master and that file here")
 	}
 	unique(all)
 	fs := findings{Differences: compare(all), Notes: map[string][]string{}}
