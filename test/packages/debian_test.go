@@ -247,7 +247,7 @@ func TestDebian(t *testing.T) {
 	m.do("apt-get remove -y brine brine-salt-common </dev/null")
 	m.want("systemctl is-active salt-minion", "inactive\nexit status 3")
 	m.want(keys, had)
-	m.do("apt-get purge -y brine brine-salt-common brine-salt-master brine-salt-minion brine-salt-api </dev/null")
+	m.do("apt-get purge -y " + strings.Join(built("deb"), " ") + " </dev/null")
 	m.want(keys, had)
 	m.want("ls /usr/bin/brine /usr/bin/salt* /lib/systemd/system/salt-* /usr/share/brine /etc/logrotate.d/salt-common 2>/dev/null", "\nexit status 2")
 	m.install("/debs", "")

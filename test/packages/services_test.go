@@ -133,7 +133,7 @@ func (m *machine) hub() {
 	state := "sha256sum /etc/salt/hub /var/lib/brine-hub/hub.crt /var/lib/brine-hub/hub.key"
 	had := m.do(state)
 	m.do("systemctl stop salt-master")
-	job := m.do("salt -c /etc/above --async --out=txt '*' cmd.run 'echo ran >>/once; echo kept'")
+	job := m.do("salt -c /etc/above --async --expire 10m --out=txt '*' cmd.run 'echo ran >>/once; echo kept'")
 	before := m.do(hub)
 	m.do("apt-get install -y /newer/brine-hub*.deb </dev/null")
 	eventually.True(t, "a restart of the hub", func() bool {
