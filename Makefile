@@ -48,12 +48,12 @@ tools: ## what tests need of Debian's packages and this machine has not
 SOURCE_TESTS := test/(arguments|english|layers|vetrules)
 # Tests that start many processes (daemons, database servers, git), need the NATS server, or measure.
 # Those of DECLARED link the whole program to read its declarations, and those of internal/ha search at random.
-SLOW_FLEETS := test/(api|badinput|cli|cluster|console|durable|federation|git|ha|interop|jobcache|metrics|packages|secrets|stores|syndic)
+SLOW_FLEETS := test/(api|badinput|cli|cluster|console|durable|federation|git|guides|ha|interop|jobcache|metrics|packages|secrets|stores|syndic)
 DECLARED := internal/cli/(complete|doc|man|selfcheck)|test/differences
 SLOW := bench(/.*)?|cmd/brine-hub|internal/(cli/hub|daemons/hub/.*)|internal/ha/(record|voter)|$(DECLARED)|internal/catalogue/states/(databases|packages|vcs)|$(SLOW_FLEETS)|$(SOURCE_TESTS)
 # Tests whose subject is another process, which is built without the race detector: daemons, or
 # the programs that states call, one after the other; that read the source; or that compute in one goroutine.
-APART := $(SOURCE_TESTS)|bench/scale|internal/cli/complete|test/(api|badinput|cli|cluster|console|durable|federation|git|ha|interop|jobcache|metrics|packages|registration|secrets|syndic)|internal/catalogue/states/(accounts|archives|databases|files|packages|pki|services|shell|system|vcs)
+APART := $(SOURCE_TESTS)|bench/scale|internal/cli/complete|test/(api|badinput|cli|cluster|console|durable|federation|git|guides|ha|interop|jobcache|metrics|packages|registration|secrets|syndic)|internal/catalogue/states/(accounts|archives|databases|files|packages|pki|services|shell|system|vcs)
 
 # Half the time of a first run is compilation: leave out debug information and symbols (a sixth of the time to
 # link), and vet, which make check runs once for all.
