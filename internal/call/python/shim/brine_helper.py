@@ -921,7 +921,9 @@ class Loader:
         search = None
         if path.endswith("__init__.py"):
             search = [os.path.dirname(path)]
-        if path.endswith((".so", ".zip")):
+        if path.endswith(".zip"):
+            return self.execute_zipped(name, stem, path)
+        if path.endswith(".so"):
             spec = importlib.util.spec_from_file_location(name, path)
             module = importlib.util.module_from_spec(spec)
             spec.loader.exec_module(module)
@@ -945,6 +947,27 @@ class Loader:
         self.pack(module)
         if type(defaults) is dict:
             module.__opts__ = self.with_defaults(stem, defaults)
+        return module
+
+    def execute_zipped(self, name, stem, path):
+        """Load the module or package of an archive that has the archive's name."""
+        import types
+        import zipimport
+        archive = zipimport.zipimporter(path)
+        code = archive.get_code(stem)
+        module = types.ModuleType(name)
+        module.__file__ = archive.get_filename(stem)
+        if archive.is_package(stem):
+            module.__path__ = [os.path.join(path, stem)]
+            module.__package__ = name
+        self.pack(module)
+        sys.modules[name] = module
+        try:
+            exec(code, module.__dict__)
+        except BaseException:
+            del sys.modules[name]
+            raise
+        self.pack(module)
         return module
 
     def with_defaults(self, stem, defaults):
