@@ -78,7 +78,7 @@ func (m *Modules) why(ctx context.Context, c *fn.Call, kind, name string) error 
 			return fmt.Errorf("%w: %s", pillar.ErrUnavailable, reason)
 		}
 	}
-	return pillar.ErrUnavailable
+	return fmt.Errorf("%w: %s has no function %s", pillar.ErrUnavailable, name, funcPillar)
 }
 
 // stems returns the names of the files that claim a module.

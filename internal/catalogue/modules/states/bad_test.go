@@ -74,7 +74,7 @@ var broken = map[string]struct {
 	"import of nothing": {slsFile("{% from 'none.jinja' import x %}\na: test.nop\n"),
 		[]string{`SLS 'base:x' failed: Jinja error: none.jinja\nThis template was not found in the environment "base"; line 1`}},
 	"import of no name": {withFile("map.jinja", "{% set y = 1 %}\n", "{% from 'map.jinja' import x %}\na:\n  test.nop:\n    - name: {{ x }}\n"),
-		[]string{`SLS 'base:x' failed: Jinja variable the template 'map.jinja' (imported on line 1 in '`, `; line 4`}},
+		[]string{`SLS 'base:x' failed: Jinja variable the template 'map.jinja' (imported on line 1) does not export the requested name 'x'; line 4`}},
 	"fault in an import": {withFile("map.jinja", "{% set y = %}\n", "{% import 'map.jinja' as m %}\na: test.nop\n"),
 		[]string{`Rendering SLS 'base:x' failed: Jinja syntax error: Expected an expression, got 'end of statement block`}},
 	"bad YAML in import": {withFile("d.yaml", "a: 1\n b: 2\n", "{% import_yaml 'd.yaml' as d %}\na: test.nop\n"),
