@@ -186,6 +186,9 @@ var commands = []string{
 	"salt-key --out=yaml", "salt-key -p nobody",
 }
 
+// hints are what Brine says on stderr where Salt says nothing, by command.
+var hints = map[string]string{"salt-key -p nobody": "\nThe key glob 'nobody' does not match any keys."}
+
 // Lines that Salt's programs print about themselves.
 var noise = regexp.MustCompile(`(?m)^(# )?(\[ERROR   \] )?(Task was destroyed|task: <Task).*\n?|^\[WARNING \] .*\n?|^Exception ignored.*\n?|^Future ` +
 	`exception was never.*\n(TimeoutError.*\n)?(future: .*\n?)?`)
@@ -220,6 +223,9 @@ func TestStockCommandLine(t *testing.T) {
 				r.out = ""
 			}
 			r.out, r.errs = shown(r.out), shown(r.errs)
+			if k == brine {
+				r.errs = strings.Replace(r.errs, hints[line], "", 1)
+			}
 		}
 		if got[0] != got[1] {
 			t.Errorf("%s:\n brine %+v\n stock %+v", line, got[0], got[1])
