@@ -167,8 +167,9 @@ func (s *functionSet) has(name string) bool {
 	return found || s.own[module] != nil
 }
 
-// missing returns why a function is not available, and the nearest name, or "".
-func (s *functionSet) missing(name string) string {
+// missing returns why a function is not available, and the nearest name, or "". fetch is the command that
+// fetches the user's own modules.
+func (s *functionSet) missing(name, fetch string) string {
 	if s.has(name) {
 		return ""
 	}
@@ -183,7 +184,7 @@ func (s *functionSet) missing(name string) string {
 	case s.modules[module]:
 		return why + " in the module " + module
 	}
-	return why + "; if its module is one of your own, fetch it with "
+	return why + "; if its module is one of your own, fetch it with " + fetch
 }
 
 // plainPattern matches expressions for permitted functions that are names: of a function, or of a module with all
@@ -262,8 +263,8 @@ func (t *Tree) missingFunctions(among func(NamedFunction) bool) (out []Remark) {
 			if near := s.meant(f.Name); near != "" {
 				why = fmt.Sprintf("%.80q permits no function; did you mean %s?", f.Name, near)
 			}
-		} else if why = s.missing(f.Name); strings.HasSuffix(why, " ") {
-			why += t.syncProgram() + " saltutil.sync_" + f.Kind
+		} else {
+			why = s.missing(f.Name, t.syncProgram()+" saltutil.sync_"+f.Kind)
 		}
 		if why != "" {
 			count[f.Key]++
