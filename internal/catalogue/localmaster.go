@@ -87,13 +87,7 @@ func (l LocalMaster) Command(ctx context.Context, o control.Order) iter.Seq2[*va
 			case r.Absent:
 				continue
 			}
-			one := value.DictOf("ret", r.Return)
-			if r.Out != "" {
-				one.Set("out", r.Out)
-			}
-			one.Set("retcode", int64(r.Retcode))
-			one.Set("jid", run.JID)
-			if !yield(value.DictOf(r.ID, one), nil) {
+			if !yield(value.DictOf(r.ID, r.Fields(run.JID)), nil) {
 				return
 			}
 		}

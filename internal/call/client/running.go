@@ -37,6 +37,17 @@ type Result struct {
 	Event *value.Dict
 }
 
+// Fields returns the return as salt.client has it: ret, retcode, jid, and out if the return has one.
+func (r *Result) Fields(jid string) *value.Dict {
+	d := value.DictOf("ret", r.Return)
+	if r.Out != "" {
+		d.Set("out", r.Out)
+	}
+	d.Set("retcode", int64(r.Retcode))
+	d.Set("jid", jid)
+	return d
+}
+
 // Close ends the subscription to events.
 func (r *Running) Close() error { return r.events.Close() }
 

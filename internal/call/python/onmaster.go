@@ -140,13 +140,7 @@ func (e *Env) command(ctx context.Context, a arguments) (any, error) {
 		if r.Absent {
 			continue
 		}
-		one := value.DictOf("ret", r.Return)
-		if r.Out != "" {
-			one.Set("out", r.Out)
-		}
-		one.Set("retcode", int64(r.Retcode))
-		one.Set("jid", sent.JID)
-		returned.Set(r.ID, one)
+		returned.Set(r.ID, r.Fields(sent.JID))
 	}
 	return value.Tuple{sent.JID, value.Strings(sent.Minions), returned}, nil
 }
