@@ -124,6 +124,8 @@ func (e *Env) request(ctx context.Context, p *Pool, name string, args []any) (v 
 	case "yaml_dump":
 		options, _ := a.at(1).(*value.Dict)
 		return serialize.DumpYAML(a.at(0), options)
+	case "outputters":
+		return value.Strings(output.Names()), nil
 	case "output":
 		return e.output(a)
 	case "render":

@@ -10,6 +10,7 @@ import (
 
 	"brine/internal/call/fn"
 	"brine/internal/py/value"
+	"brine/test/tools"
 )
 
 // TestAbsentNames checks that a module which imports what Salt has and the shim lacks can be used
@@ -512,5 +513,169 @@ def by_brine():
 	t.Setenv("BRINE_TEST_EARLY", "changed")
 	if v, err := f.run(t, "sample.read", "BRINE_TEST_EARLY"); err != nil || v != "changed" {
 		t.Error(v, err)
+	}
+}
+
+// TestFurtherNames checks names of Salt's package that public trees import.
+func TestFurtherNames(t *testing.T) {
+	f := newFixture(t, map[string]string{"sample": `
+import os
+import salt.features, salt.loader, salt.minion, salt.renderers.yaml, salt.utils.atomicfile, salt.utils.minions
+from salt.daemons.masterapi import RemoteFuncs
+def outputters():
+    found = salt.loader.outputters(__opts__)
+    return "nested" in found, "no_such" in found, found.get("no_such"), found["nested"]({"a": [1]}), found["json"]({"a": 1}, indent=1), len(found) == len(list(found))
+def events():
+    pairs = ("connected", None), ("alive", None), ("alive", "m"), ("failback", "m"), ("x", "m")
+    return [salt.minion.master_event(kind, master) for kind, master in pairs]
+def features():
+    __opts__["features"] = {"x": 1}
+    return salt.features.features.get("x"), salt.features.features.get("y", 2)
+def written(path):
+    with open(path, "w") as file:
+        file.write("old")
+    os.chmod(path, 0o640)
+    salt.utils.atomicfile.safe_atomic_write(path, "new")
+    salt.utils.atomicfile.safe_atomic_write(path + "2", b"bytes")
+    return [(open(p).read(), oct(os.stat(p).st_mode & 0o777)) for p in (path, path + "2")], sorted(os.listdir(os.path.dirname(path)))
+def data():
+    return salt.utils.minions.get_minion_data("m", {}), salt.utils.minions.get_minion_data(None, {})
+def pillars():
+    return list(salt.loader.pillars(__opts__, __salt__))
+def refused():
+    return RemoteFuncs(__opts__)._pillar({})
+`}, nil)
+	dir := t.TempDir()
+	for name, want := range map[string]string{
+		"outputters": "(True, False, None, 'a:\\n    - 1', '{\\n    \"a\": 1\\n}', True)",
+		"events":     "['__master_connected', '__master_alive', '__master_alive_m', '__master_failback', None]",
+		"features":   "(1, 2)",
+		"data":       "(('m', None, None), (None, None, None))",
+		"pillars":    "[]",
+		"written":    "([('new', '0o640'), ('bytes', '0o600')], ['f', 'f2'])",
+	} {
+		var args []any
+		if name == "written" {
+			args = []any{filepath.Join(dir, "f")}
+		}
+		if v, err := f.run(t, "sample."+name, args...); err != nil || value.Repr(v) != want {
+			t.Errorf("%s: %s %v", name, value.Repr(v), err)
+		}
+	}
+	lacks := "Brine does not provide salt.daemons.masterapi.RemoteFuncs._pillar of Salt"
+	if _, err := f.run(t, "sample.refused"); err == nil || !strings.Contains(err.Error(), lacks) {
+		t.Error(err)
+	}
+}
+
+// TestTerminal runs programs in terminals of their own.
+func TestTerminal(t *testing.T) {
+	f := newFixture(t, map[string]string{"sample": `
+import io, time
+from salt.utils.vt import Terminal, TerminalException
+class Copy(io.StringIO):
+    pass
+def talk(command, *lines, **options):
+    copied = Copy()
+    options.setdefault("stream_stdout", copied)
+    options.setdefault("stream_stderr", False)
+    term = Terminal(command, shell=True, **options)
+    out, err, lines = "", "", list(lines)
+    while term.has_unread_data:
+        o, e = term.recv()
+        out, err = out + (o or ""), err + (e or "")
+        if lines and out.endswith("? "):
+            term.sendline(lines.pop(0))
+            out += "|"
+        time.sleep(0.01)
+    term.close()
+    return out, err, term.exitstatus, term.signalstatus, term.isalive(), copied.getvalue() == out.replace("|", "")
+def sized():
+    return talk("stty size", rows=33, cols=99)
+def refusals():
+    out = []
+    for args, more in (((), {}), (("true",), {}), (("true",), {"stream_stdout": 1, "stream_stderr": False}),
+                       ((["/no/such/program"],), {"stream_stdout": False, "stream_stderr": False})):
+        try:
+            Terminal(*args, **more)
+        except TerminalException as exc:
+            out.append(str(exc))
+    return out
+def ended():
+    with Terminal("sleep 1000", shell=True, stream_stdout=False, stream_stderr=False) as term:
+        before = term.isalive(), term.getwinsize(), term.recv()
+    return before, term.isalive(), term.closed, term.recv(), term.send("x")
+`}, nil)
+	for _, c := range []struct {
+		name, want string
+		args       []any
+	}{
+		{"talk", "('a\\n', 'b\\n', 3, None, False, True)", []any{"echo a; echo b >&2; exit 3"}},
+		{"talk", "('name? |me\\nhello me\\n', '', 0, None, False, True)", []any{"printf 'name? '; read x </dev/tty; echo hello $x", "me"}},
+		{"talk", "('é', '', None, 9, False, True)", []any{`printf '\303'; sleep 0.1; printf '\251'; kill -9 $$`}},
+		{"sized", "('33 99\\n', '', 0, None, False, True)", nil},
+		{"ended", "((True, (24, 80), ('', '')), False, True, (None, None), None)", nil},
+		{"refusals", "['You need to pass at least one of \"args\", \"executable\" ', \"Don't know how to handle 'None' as the VT's 'stream_stdout' parameter.\", " +
+			"\"'stream_stdout' needs to have at least 3 methods, 'write()', 'flush()' and 'close()'.\", " +
+			"\"Failed to spawn the VT. Error: [Errno 2] No such file or directory: '/no/such/program'\"]", nil},
+	} {
+		v, err := f.run(t, "sample."+c.name, c.args...)
+		if got := value.Repr(v); err != nil || got != c.want {
+			t.Errorf("%s %v: %s %v", c.name, c.args, got, err)
+		}
+	}
+}
+
+// TestNacl decrypts what stock Salt 3007.10 has encrypted by its functions for boxes of NaCl, and makes keys.
+func TestNacl(t *testing.T) {
+	tools.NeedPython(t, "python3-nacl", "nacl")
+	f := newFixture(t, map[string]string{"sample": `
+import os
+import salt.utils.nacl as nacl
+SK, PK = "AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8=", "j0DFrbaPJWJK5bIU6nZ6bslNgp09e14a0bpvPiE4KF8="
+SEALED = "wOHsNIZSRKjwQFHgiIsT/tejcoinVzTjObSUx5gzukE9pIrJBIVedeTdTct344rstlbwYWHIXiKk"
+SECRET = "Va1JvBjZESKBw4kJrBlkBT+JGQ6h20NtJ6m/8Yfl3wDzOGlPqJqUD5Q28EuUZG/wdg=="
+def recorded():
+    return nacl.check_requirements(), nacl.dec(SEALED, sk=SK).decode(), nacl.dec(SECRET, sk=SK, box_type="secretbox").decode(), nacl.dec(SECRET, key=SK).decode()
+def back():
+    return nacl.dec(nacl.enc("é", pk=PK), sk=SK), nacl.dec(nacl.enc(b"x", key=SK), key=SK), nacl.dec(None)
+def keys(directory):
+    out, k = [], os.path.join(directory, "k")
+    def attempt(function, *args, **kwargs):
+        try:
+            out.append(function(*args, **kwargs))
+        except Exception as exc:
+            out.append(type(exc).__name__ + " " + str(exc))
+    attempt(nacl.keygen, k)
+    attempt(nacl.keygen, k)
+    os.remove(k + ".pub")
+    attempt(nacl.keygen, k, k + "2")
+    attempt(nacl.enc, "x", pk_file=k)
+    attempt(nacl.dec, "x", sk_file=k + "3")
+    attempt(nacl.enc, "x", opts={"pki_dir": "/none"})
+    attempt(nacl.dec, "AAAA", sk=SK)
+    with open(k + "text", "w") as file:
+        file.write("text")
+    attempt(nacl.enc_file, k + "text", k + "sealed", pk_file=k + "2")
+    attempt(nacl.dec_file, k + "sealed", sk_file=k)
+    attempt(nacl.dec_file, k + "sealed", k + "text", sk_file=k)
+    out[3] = len(out[3])
+    return [v.replace(directory, "DIR") if isinstance(v, str) else v for v in out], oct(os.stat(k).st_mode & 0o7777), sorted(nacl.keygen())
+`}, nil)
+	dir := t.TempDir()
+	for name, want := range map[string]string{
+		"recorded": "((True, None), 'geheim é', 'geheim é', 'geheim é')",
+		"back":     `(b'\xc3\xa9', b'x', None)`,
+		"keys": "(['saved sk_file:DIR/k  pk_file: DIR/k.pub', 'Exception sk_file:DIR/k and pk_file:DIR/k.pub already exist.', 'saved pk_file: DIR/k2', 68, " +
+			"'Exception no key or sk_file found', 'Exception no pubkey or pk_file found', 'TypeError Input cyphertext must be at least 48 long', " +
+			"'Wrote: DIR/ksealed', b'text', 'Exception file:DIR/ktext already exist.'], '0o600', ['pk', 'sk'])",
+	} {
+		var args []any
+		if name == "keys" {
+			args = []any{dir}
+		}
+		if v, err := f.run(t, "sample."+name, args...); err != nil || value.Repr(v) != want {
+			t.Errorf("%s: %s %v", name, value.Repr(v), err)
+		}
 	}
 }

@@ -16,3 +16,15 @@ class MasterMinion:
 
 
 SMinion = MasterMinion
+
+
+def master_event(type, master=None):  # pylint: disable=redefined-builtin
+    """Return the tag of an event about the connection to a master."""
+    if type == "alive" and master is not None:
+        return "__master_alive_{}".format(master)
+    return "__master_" + type if type in ("connected", "disconnected", "failback", "alive") else None
+
+
+def service_name():
+    """Return the name of the minion's service."""
+    return "salt-minion"

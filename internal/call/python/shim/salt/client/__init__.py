@@ -79,6 +79,11 @@ class LocalClient:
         jid, minions, _ = self._send(tgt, fun, arg, tgt_type, ret, jid, kwarg, timeout, kwargs, wait=False)
         return {"jid": jid, "minions": minions} if minions else {}
 
+    def gather_minions(self, tgt, expr_form):
+        """Return the minions that a target matches, by what the master knows of them."""
+        import salt.utils.minions
+        return salt.utils.minions.CkMinions(self.opts).check_minions(tgt, tgt_type=expr_form)["minions"]
+
     def cmd_full_return(self, tgt, fun, arg=(), timeout=None, tgt_type="glob", ret="", verbose=False, kwarg=None, **kwargs):
         """Run a function on minions and return all that they returned, by id."""
         found = self.cmd(tgt, fun, arg, timeout, tgt_type, ret, kwarg=kwarg, full_return=True, **kwargs)

@@ -93,6 +93,53 @@ def matchers(opts=None):
     return _Matchers(opts)
 
 
+class _Chosen(Mapping):
+    """Modules by name, each of which is one function of them."""
+
+    def __init__(self, functions, suffix):
+        self.functions, self.suffix = functions, suffix
+
+    def __getitem__(self, name):
+        return self.functions[name + self.suffix]
+
+    def __iter__(self):
+        return (name[:-len(self.suffix)] for name in self.functions if name.endswith(self.suffix))
+
+    def __len__(self):
+        return len(list(iter(self)))
+
+
+def pillars(opts=None, functions=None, *_, **__):
+    """Return the user's sources of pillar data: their function ext_pillar by name."""
+    return _Chosen(_helper.Functions("pillar"), ".ext_pillar")
+
+
+class _Outputters(Mapping):
+    """The outputters by name: the user's and Brine's."""
+
+    def __init__(self, opts):
+        self.opts, self.own, self.names = opts, _Chosen(_helper.Functions("outputters"), ".output"), _helper.pipe.ask("outputters")
+
+    def __iter__(self):
+        return iter(sorted({*self.own, *self.names}))
+
+    def __len__(self):
+        return len(list(iter(self)))
+
+    def __getitem__(self, name):
+        if name in self.own:
+            return self.own[name]
+        if name not in self.names:
+            raise KeyError(name)
+        import salt.output
+        return salt.output.get_printout(name, {k: v for k, v in dict(self.opts or {}).items() if k != "output"})
+
+
+def outputters(opts=None, *_, **__):
+    """Return the outputters: their function output by name."""
+    return _Outputters(opts)
+
+
 class _Renderers(MutableMapping):
     """The renderers by name: those that code has put there, the user's and Brine's."""
 

@@ -9,6 +9,18 @@ def atomic_rename(src, dst):
     os.replace(src, dst)
 
 
+def safe_atomic_write(dst, data, backup_mode="", cachedir=""):
+    """Replace a file by one with this text or these bytes, and keep its owner and mode."""
+    import salt.utils.files
+    name = salt.utils.files.mkstemp()
+    with salt.utils.files.fopen(name, "wb" if isinstance(data, bytes) else "w") as file:
+        file.write(data)
+    try:
+        salt.utils.files.copyfile(name, dst, backup_mode, cachedir)
+    finally:
+        salt.utils.files.safe_rm(name)
+
+
 class _AtomicWFile:
     """A file that replaces another one when it is closed."""
 

@@ -15,6 +15,20 @@ def parse_target(target_expression):
     return found.groupdict() if found else {"engine": None, "delimiter": None, "pattern": target_expression}
 
 
+def get_minion_data(minion, opts):
+    """Return the id, the grains and the pillar of a minion, as the master has them; None for what it does not have. Without an id
+    they are those of a minion that has data, and the id is None."""
+    if not opts.get("minion_data_cache"):
+        return minion or None, None, None
+    import salt.cache
+    cache = salt.cache.factory(opts)
+    for name in (minion,) if minion is not None else cache.list("minions"):
+        data = cache.fetch("minions/{}".format(name), "data")
+        if data:
+            return minion or None, data.get("grains"), data.get("pillar")
+    return minion or None, None, None
+
+
 def nodegroup_comp(nodegroup, nodegroups, skip=None, first_call=True):
     """Return the words of the compound target that a node group is, with those of the groups in it."""
     skip = set(skip or ())

@@ -1,0 +1,1 @@
+"""What modules use of the master's code."""
