@@ -205,14 +205,26 @@ func (n *Node) Kill() {
 	_ = syscall.Kill(-n.PID(), syscall.SIGKILL)
 	<-n.done
 	// Children of stock daemons keep sockets open on which the next daemon listens.
-	for deadline := time.Now().Add(time.Minute); groupLives(n.PID()) && time.Now().Before(deadline); {
-		time.Sleep(10 * time.Millisecond)
-	}
+	waitFor(time.Minute, func() bool { return !groupHas(n.PID(), running) })
+	// A stock daemon refuses to start while a process has the number in its PID file, also a child of
+	// the killed one that pid 1 has not reaped yet. A pid 1 that never does must not stop the test.
+	waitFor(5*time.Second, func() bool { return !groupHas(n.PID(), inTable) })
 	n.cmd = nil
 }
 
-// groupLives reports whether a process of the group runs. Zombies do not count.
-func groupLives(group int) bool {
+func waitFor(limit time.Duration, done func() bool) {
+	for deadline := time.Now().Add(limit); !done() && time.Now().Before(deadline); {
+		time.Sleep(10 * time.Millisecond)
+	}
+}
+
+// running and inTable tell by the state of a process in /proc whether it counts: a zombie does not
+// run, but kill(2) still finds it.
+func running(state string) bool { return state != "Z" && state != "X" }
+func inTable(string) bool       { return true }
+
+// groupHas reports whether the group has a process whose state counts.
+func groupHas(group int, counts func(state string) bool) bool {
 	stats, _ := filepath.Glob("/proc/[0-9]*/stat")
 	for _, path := range stats {
 		stat, err := os.ReadFile(path)
@@ -221,7 +233,7 @@ func groupLives(group int) bool {
 		}
 		// pid (name) state ppid pgrp ...; a name may contain spaces and parentheses
 		fields := strings.Fields(string(stat[bytes.LastIndexByte(stat, ')')+1:]))
-		if len(fields) > 2 && fields[2] == strconv.Itoa(group) && fields[0] != "Z" && fields[0] != "X" {
+		if len(fields) > 2 && fields[2] == strconv.Itoa(group) && counts(fields[0]) {
 			return true
 		}
 	}
