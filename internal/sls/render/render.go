@@ -305,7 +305,7 @@ func allowed(name string, white, black []string) bool {
 var ErrNoRenderer = errors.New("no such renderer")
 
 // lacking lists renderers of Salt that Brine lacks.
-var lacking = []string{"aws_kms", "dson", "hjson", "json5", "msgpack", "nacl", "pass"}
+var lacking = []string{"aws_kms", "dson", "hjson", "json5", "msgpack", "pass"}
 
 func unknownRenderer(req *Request, name, spec string) error {
 	e := &Error{Name: req.name(), Line: 1}

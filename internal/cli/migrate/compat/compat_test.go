@@ -109,14 +109,14 @@ func TestTexts(t *testing.T) {
 		// Names of SLS files are not states, and a module for another system is not missing.
 		"salt/top.sls":      "base:\n  '*':\n    - vault.server\n",
 		"salt/win.sls":      "include:\n  - tls.lego\nx:\n  chocolatey.installed: []\n",
-		"pillar/secret.sls": "#!yaml|nacl\na: b\n",
+		"pillar/secret.sls": "#!yaml|pass\na: b\n",
 		"pillar/top.sls":    "base:\n  '*':\n    - secret\n",
 	})
 	r := check(t, Config{ConfigDir: filepath.Join(dir, "etc")})
 	compare(t, lines(r, dir), []string{
 		"missing engine stalekey etc/master:6", "missing pillar source vault etc/master:5", "option timeuot etc/master:7", "option worker_threads etc/master:4",
 		"missing option fips_mode etc/minion:3",
-		"missing renderer nacl pillar/secret.sls:1",
+		"missing renderer pass pillar/secret.sls:1",
 		"missing state kubernetes.namespace_present salt/k8s.sls:2", "missing state file.shortcut salt/k8s.sls:5",
 		"missing function vault.read_secret salt/funcs.sls:3", "missing function boto_ec2.find_images salt/funcs.sls:4",
 		"missing python mymod.stop salt/own.sls:6", "missing python salt.crypt.gen_keys salt/_modules/mymod.py:5",
