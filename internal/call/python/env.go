@@ -34,9 +34,13 @@ type Env struct {
 	Functions map[string]Functions
 	// Trees are further data that a module can request by name: "running".
 	Trees map[string]func() any
-	// Bus and Commander are those of the master that makes the call, or nil.
+	// Bus and Commander are those of the master that makes the call, or nil. OnMinion means that
+	// the bus is that of a minion.
 	Bus       Bus
 	Commander Commander
+	OnMinion  bool
+	// Stop ends the call's waits for events when it is closed; nil means never.
+	Stop <-chan struct{}
 	// Vars are variables of the call: "test", and names with underscores, which become globals of
 	// the module.
 	Vars *value.Dict
@@ -53,7 +57,9 @@ func (e *Env) vars() *value.Dict {
 	if e.Call.Print != nil {
 		d.Set("prints", true)
 	}
-	if e.Bus != nil {
+	if e.Bus != nil && e.OnMinion {
+		d.Set("minion_bus", true)
+	} else if e.Bus != nil {
 		d.Set("bus", true)
 	}
 	d.Update(e.Vars)
@@ -132,7 +138,7 @@ func (e *Env) request(ctx context.Context, p *Pool, name string, args []any) (v 
 		return e.render(ctx, p, a)
 	case "match":
 		return e.match(a)
-	case "subscribe", "event", "fire":
+	case "subscribe", "unsubscribe", "event", "fire":
 		return e.bus(ctx, name, a)
 	case "command":
 		return e.command(ctx, a)

@@ -207,13 +207,20 @@ func (h *helper) spawn(program, shim string) error {
 }
 
 func (h *helper) ended() bool {
+	if gone(h.gone) {
+		return true
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.why != nil
+}
+
+func gone(c <-chan struct{}) bool {
 	select {
-	case <-h.gone:
+	case <-c:
 		return true
 	default:
-		h.mu.Lock()
-		defer h.mu.Unlock()
-		return h.why != nil
+		return false
 	}
 }
 
@@ -365,8 +372,11 @@ func (h *helper) lost(operation string, args []any) error {
 	why := h.why
 	h.mu.Unlock()
 	what := operation
-	if operation == "call" && len(args) > 1 {
+	switch {
+	case operation == "call" && len(args) > 1:
 		what = value.Str(args[1])
+	case operation == "engine" && len(args) > 0:
+		what = "the engine " + value.Str(args[0])
 	}
 	if why != nil {
 		return fn.Errorf("the Python helper was killed while it ran %s: %w", what, why)
@@ -534,7 +544,9 @@ func (h *helper) logRecord(m value.Tuple) {
 const (
 	maxLine   = 4 << 10 // maximum bytes logged of a line of output or of a log record
 	lastLines = 5       // lines quoted in an error
-	maxOutput = 1 << 20 // maximum bytes of output logged per helper
+	maxOutput = 1 << 20 // maximum bytes of output logged per helper and hour
+	// outputEvery is the time after which more output is logged.
+	outputEvery = time.Hour
 )
 
 func shorten(s string) string {
@@ -557,7 +569,7 @@ func (h *helper) watchOutput(from *os.File) {
 	defer from.Close()
 	defer close(h.silent)
 	r := bufio.NewReaderSize(from, maxLine)
-	logged := 0
+	logged, since := 0, time.Now()
 	for {
 		line, more, err := r.ReadLine()
 		if err != nil {
@@ -566,11 +578,14 @@ func (h *helper) watchOutput(from *os.File) {
 		h.mu.Lock()
 		h.printed = append(h.printed[max(0, len(h.printed)-lastLines+1):], string(line))
 		h.mu.Unlock()
+		if time.Since(since) > outputEvery {
+			logged, since = 0, time.Now()
+		}
 		if logged > maxOutput || len(line) == 0 {
 			continue
 		}
 		if logged += len(line); logged > maxOutput {
-			h.log.Warn("a Python helper prints too much; the rest is dropped", "pid", h.pid, "bytes", maxOutput)
+			h.log.Warn("a Python helper prints too much; the rest of the hour is dropped", "pid", h.pid, "bytes", maxOutput)
 			continue
 		}
 		h.log.Info("output of a Python module", "pid", h.pid, "line", string(line), "cut", more)

@@ -13,7 +13,7 @@ import (
 	"brine/internal/py/value"
 )
 
-// Bus is the event bus of a master.
+// Bus is the event bus of a master or of a minion.
 type Bus interface {
 	Fire(tag string, data *value.Dict) error
 	Subscribe(size int, prefixes ...string) *event.Subscription
@@ -30,31 +30,52 @@ const maxQueued = 1 << 12
 
 // subscriptions are those of a call, by number.
 type subscriptions struct {
-	mu  sync.Mutex
-	all []*event.Subscription
+	mu   sync.Mutex
+	last int64
+	all  map[int64]subscription
 }
 
-func (s *subscriptions) add(sub *event.Subscription) int64 {
+type subscription struct {
+	*event.Subscription
+	// forget makes the end of the call close it no longer.
+	forget func() bool
+}
+
+// add adds a subscription that ends with ctx.
+func (s *subscriptions) add(ctx context.Context, sub *event.Subscription) int64 {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.all = append(s.all, sub)
-	return int64(len(s.all) - 1)
+	if s.all == nil {
+		s.all = map[int64]subscription{}
+	}
+	s.last++
+	s.all[s.last] = subscription{sub, context.AfterFunc(ctx, sub.Close)}
+	return s.last
 }
 
+// get returns a subscription, or nil.
 func (s *subscriptions) get(n int64) *event.Subscription {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if n < 0 || n >= int64(len(s.all)) {
-		return nil
-	}
-	return s.all[n]
+	return s.all[n].Subscription
 }
 
-// bus fires an event (tag, data), subscribes to tags (prefixes) until the call ends, or waits for the
-// next event of a subscription (number, seconds or nil).
+// end ends a subscription.
+func (s *subscriptions) end(n int64) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if sub, ok := s.all[n]; ok {
+		sub.forget()
+		sub.Close()
+		delete(s.all, n)
+	}
+}
+
+// bus fires an event (tag, data), subscribes to tags (prefixes) until the call ends, ends a
+// subscription (number), or waits for the next event of one (number, seconds or nil).
 func (e *Env) bus(ctx context.Context, name string, a arguments) (any, error) {
 	if e.Bus == nil {
-		return nil, fn.Errorf("there is no event bus of a master here")
+		return nil, fn.Errorf("there is no event bus here")
 	}
 	switch name {
 	case "fire":
@@ -64,11 +85,13 @@ func (e *Env) bus(ctx context.Context, name string, a arguments) (any, error) {
 		}
 		return true, e.Bus.Fire(a.text(0), data)
 	case "subscribe":
-		sub := e.Bus.Subscribe(maxQueued, value.Texts(a.at(0))...)
-		context.AfterFunc(ctx, sub.Close)
-		return e.subscribed.add(sub), nil
+		return e.subscribed.add(ctx, e.Bus.Subscribe(maxQueued, value.Texts(a.at(0))...)), nil
 	}
 	number, _ := a.at(0).(int64)
+	if name == "unsubscribe" {
+		e.subscribed.end(number)
+		return nil, nil
+	}
 	sub := e.subscribed.get(number)
 	if sub == nil {
 		return nil, errMalformed
@@ -95,6 +118,8 @@ func (e *Env) bus(ctx context.Context, name string, a arguments) (any, error) {
 		return value.Tuple{got.Tag, got.Data}, nil
 	case <-limit:
 		return nil, nil
+	case <-e.Stop:
+		return nil, errEnds
 	case <-ctx.Done():
 		return nil, context.Cause(ctx)
 	}

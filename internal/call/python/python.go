@@ -24,6 +24,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"syscall"
 	"time"
 
 	"brine/internal/call/fn"
@@ -37,6 +38,7 @@ type Options struct {
 	Helpers int           `salt:"python_helpers" default:"4" least:"1" doc:"calls of Python modules that may run at the same time, each in a helper of its own; further ones wait (Brine only)" change:"restart"`
 	Idle    time.Duration `salt:"python_helper_idle" default:"60" least:"0" doc:"seconds without a call after which a helper is ended (Brine only)" change:"restart"`
 	Memory  int64         `salt:"python_helper_memory" default:"536870912" least:"0" doc:"bytes of memory with which a helper is replaced after its call (Brine only)" change:"restart"`
+	Engines any           `salt:"engines" default:"[]" doc:"modules of the user in Python whose function start runs as long as the daemon, each in a process of its own: names, or maps of a name to arguments" change:"restart"`
 	Timeout time.Duration `salt:"python_call_timeout" default:"0" least:"0" doc:"seconds that a call of a Python module may take before its helper is killed; 0 is no limit (Brine only)" change:"restart"`
 }
 
@@ -324,6 +326,50 @@ func (p *Pool) Call(ctx context.Context, env *Env, kind, name string, args []any
 		kwargs = value.NewDict(0)
 	}
 	return p.call(ctx, env, true, "call", kind, name, &value.List{Items: args}, kwargs)
+}
+
+// Engine runs an engine until it ends, in a process of its own. missing is the reason if there is
+// no such engine. When ctx ends, the process gets SIGTERM, with those that it has started, and
+// SIGKILL after a grace period. The pool must have been made with One.
+func (p *Pool) Engine(ctx context.Context, env *Env, name string, kwargs *value.Dict, grace time.Duration) (missing string, err error) {
+	defer p.Reload() // the next run begins with a new process
+	if kwargs == nil {
+		kwargs = value.NewDict(0)
+	}
+	stop := make(chan struct{})
+	env.Stop = stop
+	run, kill := context.WithCancelCause(context.WithoutCancel(ctx))
+	defer kill(nil)
+	defer context.AfterFunc(ctx, func() {
+		p.signal(syscall.SIGTERM)
+		close(stop)
+		time.AfterFunc(grace, func() { kill(errEnds) })
+	})()
+	v, _, err := p.call(run, env, true, "engine", name, kwargs)
+	if ctx.Err() != nil {
+		p.signal(syscall.SIGKILL) // what it has started
+	}
+	if err != nil {
+		return "", err
+	}
+	if parts := value.Items(v); len(parts) == 2 && parts[0] == false {
+		return value.Str(parts[1]), nil
+	}
+	return "", nil
+}
+
+// signal sends a signal to all helpers and the processes that their modules have started.
+func (p *Pool) signal(s syscall.Signal) {
+	p.mu.Lock()
+	all := slices.Collect(maps.Keys(p.all))
+	p.mu.Unlock()
+	for _, h := range all {
+		h.mu.Lock()
+		if h.pid != 0 && !gone(h.gone) {
+			_ = syscall.Kill(-h.pid, s) // the process may have ended meanwhile
+		}
+		h.mu.Unlock()
+	}
 }
 
 // Execute calls an executor for the function fun. If the result is nil, moreArgs and moreKwargs are

@@ -26,7 +26,8 @@ func TestUnsupportedParts(t *testing.T) {
 		{"master", "master_tops: {reclass: {}}", "master_tops.reclass", `master_tops: there is no "reclass"; use one of ext_nodes`},
 		{"master", "event_return: elasticsearch", "event_return.elasticsearch", `event_return: there is no "elasticsearch"; use one of local, `},
 		{"master", "event_return: [rawfile_json, kafka]", "event_return.kafka", `event_return: there is no "kafka"`},
-		{"master", "engines: [{stalekey: {}}]", "engines", "Brine runs no engines"},
+		{"master", "engines: [{stalekey: {}}]", "engines.stalekey", `there is no engine "stalekey" among your own modules`},
+		{"minion", "engines: [{mine: {engine_module: slack}}]", "engines.slack", `there is no engine "slack" among your own modules`},
 		{"master", "fips_mode: true", "fips_mode", "Brine has no FIPS mode"},
 		{"master", "eauth_acl_module: x", "eauth_acl_module", "permissions come from external_auth alone"},
 		{"master", "git_pillar_password: sdb://vault/git", "git_pillar_password.sdb", "Brine does not look up sdb://vault/git"},
@@ -73,7 +74,7 @@ func TestUnsupportedParts(t *testing.T) {
 // TestStartWithoutUnsupported: with the override the daemon works.
 func TestStartWithoutUnsupported(t *testing.T) {
 	p := newPlace(t, "")
-	p.write("master", p.read("master")+"engines: [{stalekey: {}}]\nignore_unsupported: [engines]\n")
+	p.write("master", p.read("master")+"engines: [{stalekey: {}}, reactor]\nignore_unsupported: [engines]\n")
 	d := p.up("salt-master")
 	if !strings.Contains(p.read("var/log/salt/master"), "starting without it, as ignore_unsupported says") {
 		t.Error("the log of the start does not say what is missing")
@@ -93,10 +94,11 @@ func TestStartWithoutUnsupported(t *testing.T) {
 func TestNamedUnits(t *testing.T) {
 	p := newPlace(t, "")
 	p.write("master", p.read("master")+"output: nestd\n")
-	p.write("minion", p.read("minion")+"return: [mysql, kafka]\nbeacons:\n  enabled: true\n  lod: []\n  own: [{beacon_module: load}]\n")
+	p.write("minion", p.read("minion")+"engines: [watchdog]\nreturn: [mysql, kafka]\nbeacons:\n  enabled: true\n  lod: []\n  own: [{beacon_module: load}]\n")
 	for program, wants := range map[string][]string{
 		"salt-master": {`there is no "nestd"; did you mean nested?`},
-		"salt-minion": {`there is no "lod"; did you mean load?`, `there is no "kafka"; use one of `},
+		"salt-minion": {`there is no "lod"; did you mean load?`, `there is no "kafka"; use one of `,
+			`there is no engine "watchdog"; if it is a module of your own, fetch it with salt-call --local saltutil.sync_engines`},
 	} {
 		d := p.start(program, "--check-config")
 		code, out := d.wait(), d.stdout.String()+d.stderr.String()

@@ -57,6 +57,7 @@ var forms = map[string]form{
 	"disabled_requisites":            severalOf(among("requisite", requisites)),
 	"event_return_blacklist":         severalOf(text("a pattern")),
 	"event_return_whitelist":         severalOf(text("a pattern")),
+	"engines":                        either("a list or a map of engines", listOf("engines", engineForm), mapOf("engines", anything)),
 	"ext_pillar":                     listOf("maps of a source to its settings", mapOf("a source and its settings", anything)),
 	"external_auth":                  mapOf("systems", systemForm),
 	"extmod_blacklist":               mapOf("kinds of modules", severalOf(text("the name of a module")), among("kind of modules", moduleKinds)),
@@ -94,6 +95,17 @@ var forms = map[string]form{
 	"token_expire_user_override": either("true, false or a map of systems to users", truth, mapOf("systems", listOf("users", text("a user")))),
 	"x509_signing_policies": mapOf("policies", either("a list or a map of settings",
 		listOf("settings", policy), policy)),
+}
+
+// engineForm is the form of one of a list of engines.
+func engineForm(at string, v any, report func(at, text string)) {
+	if _, ok := v.(string); ok {
+		return
+	}
+	mapOf("an engine and its arguments", orNull(mapOf("arguments", anything)))(at, v, report)
+	if d, ok := v.(*value.Dict); ok && d.Len() > 1 {
+		report(at, "only the first key of the map is an engine; indent its arguments below it")
+	}
 }
 
 // moduleKinds are the kinds of the user's own modules.

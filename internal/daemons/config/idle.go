@@ -37,6 +37,6 @@ func (t *Tree) warnIdleTraces(o *trace.Options) {
 // warnIdlePython warns about options of helpers that are off.
 func (t *Tree) warnIdlePython(helper bool) {
 	if !helper {
-		t.warnIdle("python_helper: True", strings.Fields("python python_helpers python_helper_idle python_helper_memory python_call_timeout")...)
+		t.warnIdle("python_helper: True", strings.Fields("python python_helpers python_helper_idle python_helper_memory python_call_timeout engines")...)
 	}
 }

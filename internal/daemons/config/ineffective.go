@@ -31,7 +31,6 @@ type ineffectiveGroup struct {
 }
 
 var ineffectiveGroups = []ineffectiveGroup{
-	{why: "Brine runs no engines; follow the master's events over the REST API (docs/rest-api.md) or by reactor", refused: true, options: "engines"},
 	{why: "Brine has no FIPS mode: its cryptography is that of Go's standard library, which is not validated", refused: true, options: "fips_mode"},
 	{why: "permissions come from external_auth alone, without a module in Python that adds to them", refused: true, options: "eauth_acl_module"},
 	{why: "all pillar sources of ext_pillar count; remove the sources from ext_pillar", refused: true, options: "exclude_ext_pillar"},
@@ -42,7 +41,7 @@ var ineffectiveGroups = []ineffectiveGroup{
 
 	{why: "Brine runs no modules in Python of this kind, or needs no such setting (docs/python-modules.md)",
 		options: `add_proxymodule_to_opts autoload_dynamic_modules=true cache_dirs
-		clean_dynamic_modules=true client_dirs clouds_dirs cloud_dirs cython_enable enable_zip_modules engines_dirs executors_dirs
+		clean_dynamic_modules=true client_dirs clouds_dirs cloud_dirs cython_enable enable_zip_modules executors_dirs
 		extmod_blacklist extmod_whitelist fileserver_dirs grains_dirs log_handlers_dirs matchers_dirs metaproxy_dirs module_dirs
 		modules_dirs modules_max_memory=-1 netapi_dirs optimization_order=[0,1,2] output_dirs pillar_dirs pkgdb_dirs pkgfiles_dirs
 		queue_dirs queues_dirs render_dirs renderers_dirs returner_dirs returners_dirs roster_dirs runner_dirs runners_dirs sdb_dirs serializers_dirs

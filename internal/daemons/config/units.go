@@ -14,6 +14,7 @@ import (
 	"brine/internal/daemons/master"
 	"brine/internal/daemons/master/sinks"
 	"brine/internal/daemons/minion/runner"
+	"brine/internal/daemons/usermodules"
 	"brine/internal/files/extmods"
 	"brine/internal/files/fileserver/backends"
 	"brine/internal/py/value"
@@ -112,6 +113,38 @@ func (t *Tree) MissingUnits() (needed []Unsupported, other []Unsupported) {
 			default:
 				other = append(other, missingUnit(o.key, name, known, ""))
 			}
+		}
+	}
+	moreNeeded, moreOther := t.missingEngines()
+	return append(needed, moreNeeded...), append(other, moreOther...)
+}
+
+// saltEngines are the engines of Salt, which have no modules here.
+var saltEngines = strings.Fields(`docker_events fluent http_logstash ircbot junos_syslog libvirt_events logentries logstash logstash_engine
+	napalm_syslog reactor redis redis_sentinel script slack slack_bolt slack_bolt_engine sqs_events sseapi stalekey test thorium webhook`)
+
+// missingEngines returns the engines that do not exist. A daemon starts without a module of the
+// user that is not fetched yet.
+func (t *Tree) missingEngines() (needed, other []Unsupported) {
+	own := t.ownClaims("engines")
+	for _, e := range usermodules.ParseEngines(t.Values.At("engines")) {
+		fetch := "salt-run"
+		if t.Kind == MinionKind {
+			fetch = "salt-call --local"
+		}
+		why := fmt.Sprintf("there is no engine %q", e.Module)
+		switch {
+		case len(own[e.Module]) > 0, t.Kind == MasterKind && e.Module == "reactor":
+		case !slices.Contains(saltEngines, e.Module):
+			other = append(other, Unsupported{"engines", e.Module, why + "; if it is a module of your own, fetch it with " + fetch + " saltutil.sync_engines"})
+		case e.Module == "sseapi":
+			needed = append(needed, Unsupported{"engines", e.Module, why + "; " + insteadOfConsole})
+		case t.Kind == MasterKind:
+			needed = append(needed, Unsupported{"engines", e.Module, why + " among your own modules, and Brine has none of Salt's; follow the master's events " +
+				"over the REST API (docs/rest-api.md) or by reactor"})
+		case t.Values.Str("python_fallback") != "salt":
+			needed = append(needed, Unsupported{"engines", e.Module, why + " among your own modules, and Brine has none of Salt's; set python_fallback: salt if " +
+				"stock Salt is installed here (docs/python-modules.md)"})
 		}
 	}
 	return needed, other

@@ -293,6 +293,7 @@ func (m *Master) parts() (out []func(context.Context) error) {
 	for _, r := range m.returners {
 		out = append(out, r.Run)
 	}
+	out = append(out, func(ctx context.Context) error { runEngines(ctx, m); return nil })
 	if s, ok := m.jobs.(*job.Store); ok && m.cluster == nil {
 		out = append(out, func(ctx context.Context) error { return m.cohabitation.run(ctx, s, m.stockJobs, m.log) })
 	}

@@ -28,14 +28,18 @@ type serves struct {
 // userModules returns the user's own modules of the given kinds for a master. call creates the
 // context of calls that belong to no minion.
 func userModules(cfg *Config, kinds []string, call func() *fn.Call, has serves, log *slog.Logger) *usermodules.Modules {
+	return usermodules.New(modulesConfig(cfg, kinds, call, has, log))
+}
+
+func modulesConfig(cfg *Config, kinds []string, call func() *fn.Call, has serves, log *slog.Logger) usermodules.Config {
 	o := cfg.Options
-	return usermodules.New(usermodules.Config{
+	return usermodules.Config{
 		Kinds: kinds, Every: lookForModules, Options: o.PythonOptions, Sync: o.ModuleOptions.Sync(), CacheDir: cfg.CacheDir,
 		ExtensionModules: cfg.ExtensionModules, ID: cfg.ID, Opts: cfg.Opts, OwnGrains: value.NewDict(0), Log: log,
 		SaltFile: func(string) string { return "" },
 		Wheel:    has.wheel, Runners: has.runners, Bus: has.bus, Commander: has.commander,
 		Call: call,
-	})
+	}
 }
 
 // call creates the context for calls of the master's execution functions that belong to no

@@ -13,6 +13,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"slices"
 	"sync"
 	"time"
 
@@ -524,12 +525,7 @@ func (m *Master) signedIn(e channel.AuthEvent) {
 // wireFunctions builds the functions of the master: runners, wheel functions,
 // reactions and event returners.
 func (m *Master) wireFunctions() (err error) {
-	m.userRunners = userModules(&m.cfg, usermodules.RunnerKinds, m.templates.call, serves{
-		wheel:     ownWheels{m.wheels, func() within { return within{m.inside, processUser(), "runner"} }},
-		runners:   ownRunners(m),
-		bus:       m.bus,
-		commander: inProcess(m),
-	}, m.log)
+	m.userRunners = userModules(&m.cfg, usermodules.RunnerKinds, m.templates.call, runnersServe(m), m.log)
 	if m.runners.registry, err = m.newRunners(); err != nil {
 		return err
 	}
@@ -556,6 +552,28 @@ func ownRunners(m *Master) func() *fn.Registry {
 func inProcess(m *Master) *client.Client {
 	here := &client.InProcess{Publish: m.publisher.publish, Events: m.bus, User: "root"}
 	return client.New(m.cfg.Client, value.Str(m.cfg.Opts.At("conf_file")), here, here, m.log)
+}
+
+// runEngines runs the engines of the option engines until ctx ends. The option reactor needs no
+// engine here.
+func runEngines(ctx context.Context, m *Master) {
+	c := modulesConfig(&m.cfg, usermodules.EngineKinds, m.templates.call, runnersServe(m), m.log)
+	c.One, c.Options.Timeout = true, 0
+	e := usermodules.Engines{
+		List: slices.DeleteFunc(usermodules.ParseEngines(m.cfg.Options.Engines), func(e usermodules.EngineConfig) bool { return e.Module == "reactor" }),
+		Open: func() *usermodules.Modules { return usermodules.New(c) }, Fetch: "salt-run", Log: m.log,
+	}
+	e.Run(ctx)
+}
+
+// runnersServe is what runners and engines in Python have of a master.
+func runnersServe(m *Master) serves {
+	return serves{
+		wheel:     ownWheels{m.wheels, func() within { return within{m.inside, processUser(), "runner"} }},
+		runners:   ownRunners(m),
+		bus:       m.bus,
+		commander: inProcess(m),
+	}
 }
 
 // newRunners builds the runners. They command minions like any command line,

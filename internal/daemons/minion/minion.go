@@ -291,6 +291,7 @@ func (m *Minion) Run(ctx context.Context) error {
 	wg.Go(func() { m.beacons.Run(ctx) })
 	wg.Go(func() { m.serveBus(ctx) })
 	wg.Go(func() { m.outbox.Run(ctx) })
+	wg.Go(func() { m.runEngines(ctx) })
 	wg.Wait()
 	m.letJobsEnd()
 	endJobs()

@@ -82,6 +82,28 @@ func (m *Minion) modulesConfig(kinds []string) usermodules.Config {
 	}
 }
 
+// engineConfig returns the configuration of the modules of an engine.
+func (m *Minion) engineConfig(kinds []string) usermodules.Config {
+	c := m.modulesConfig(kinds)
+	c.One, c.Every, c.Options.Timeout = true, lookForBeacons, 0
+	c.Bus, c.OnMinion = m.bus.Own(), true
+	c.Call = func() *fn.Call {
+		c := m.calls.New(m.links.WithPillar(), "")
+		c.Funcs = m.funcs
+		return c
+	}
+	return c
+}
+
+// runEngines runs the engines of the option engines until ctx ends.
+func (m *Minion) runEngines(ctx context.Context) {
+	e := usermodules.Engines{
+		List: usermodules.ParseEngines(m.cfg.Options.Engines), Fetch: "salt-call", Stock: m.stock.Engine, Log: m.log,
+		Open: func() *usermodules.Modules { return usermodules.New(m.engineConfig(usermodules.EngineKinds)) },
+	}
+	e.Run(ctx)
+}
+
 // stockModules returns the modules of a stock Salt if python_fallback allows them,
 // otherwise nil.
 func (m *Minion) stockModules() (*usermodules.Stock, error) {
@@ -98,8 +120,11 @@ func (m *Minion) stockModules() (*usermodules.Stock, error) {
 		Allowed: func(module string) bool {
 			return (len(o.WhitelistModules) == 0 || slices.Contains(o.WhitelistModules, module)) && !slices.Contains(o.DisableModules, module)
 		},
-		Modules: func(python, dir string) *usermodules.Modules {
-			c := m.modulesConfig(usermodules.StockKinds)
+		Modules: func(kinds []string, python, dir string) *usermodules.Modules {
+			c := m.modulesConfig(kinds)
+			if slices.Equal(kinds, usermodules.StockEngineKinds) {
+				c = m.engineConfig(kinds)
+			}
 			c.Stock, c.Options.Program = dir, python
 			return usermodules.New(c)
 		},

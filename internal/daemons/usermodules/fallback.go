@@ -16,8 +16,12 @@ import (
 	"brine/internal/sls/state"
 )
 
-// StockKinds are the kinds that the helper of a stock Salt loads.
-var StockKinds = []string{kindModules, kindStates}
+// StockKinds are the kinds that the helper of a stock Salt loads, StockEngineKinds those that the
+// process of one of its engines loads.
+var (
+	StockKinds       = []string{kindModules, kindStates}
+	StockEngineKinds = []string{kindEngines, kindModules}
+)
 
 // kept are modules that are never Salt's own, because Salt's would use the minion's key and
 // sockets at the same time as the minion.
@@ -26,9 +30,9 @@ var kept = []string{"beacons", "config", "cp", "event", "grains", "mine", "minio
 // Stock has the modules of a stock Salt on this machine, for functions that neither the
 // user's modules nor Brine have. It searches for Salt when such a function is first called.
 type Stock struct {
-	// Modules returns the modules of the package in the directory dir, for the interpreter
-	// python.
-	Modules func(python, dir string) *Modules
+	// Modules returns modules of some kinds of the package in the directory dir, for the
+	// interpreter python.
+	Modules func(kinds []string, python, dir string) *Modules
 	// Python is the interpreter that has the package; "" means that of Salt's packages, or
 	// the system's.
 	Python string
@@ -36,8 +40,9 @@ type Stock struct {
 	Allowed func(module string) bool
 	Log     *slog.Logger
 
-	once sync.Once
-	m    atomic.Pointer[Modules]
+	once        sync.Once
+	python, dir string // empty if there is no stock Salt
+	m           atomic.Pointer[Modules]
 }
 
 // stockPython is the interpreter of Salt's own packages.
@@ -46,14 +51,22 @@ const stockPython = "/opt/saltstack/salt/bin/python3"
 // modules returns the modules, or nil if there are none.
 func (s *Stock) modules() *Modules {
 	s.once.Do(func() {
-		python, dir, err := s.locate()
-		if err != nil {
+		var err error
+		if s.python, s.dir, err = s.locate(); err != nil {
 			s.Log.Error("cannot use a stock Salt's modules", "err", err)
 			return
 		}
-		s.m.Store(s.Modules(python, dir))
+		s.m.Store(s.Modules(StockKinds, s.python, s.dir))
 	})
 	return s.m.Load()
+}
+
+// Engine returns the modules for an engine of the stock Salt, or nil if there is no such Salt.
+func (s *Stock) Engine() *Modules {
+	if s == nil || s.modules() == nil {
+		return nil
+	}
+	return s.Modules(StockEngineKinds, s.python, s.dir)
 }
 
 // locate asks Python for the directory of the package salt.

@@ -40,6 +40,7 @@ const (
 	kindBeacons   = "beacons"
 	kindOutput    = "output"
 	kindExecutors = "executors"
+	kindEngines   = "engines"
 
 	// kindBuiltin names functions for Python, not modules of the user.
 	kindBuiltin = "builtin"
@@ -85,9 +86,11 @@ type Config struct {
 	Wheel python.Functions
 	// Runners returns the runners of a master, for modules while they are loaded, or is nil.
 	Runners func() *fn.Registry
-	// Bus and Commander are those of a running master, or nil.
+	// Bus and Commander are those of a running master, or nil. OnMinion means that the bus is that
+	// of a minion.
 	Bus       python.Bus
 	Commander python.Commander
+	OnMinion  bool
 	// Call returns a call for work outside of jobs, such as whether a module can be used.
 	Call func() *fn.Call
 	// Funcs returns the execution functions that grains modules may call, or is nil.

@@ -184,6 +184,7 @@ var dirOptions = map[string]string{
 	"output":    "outputter_dirs",
 	"beacons":   "beacons_dirs",
 	"executors": "executor_dirs",
+	"engines":   "engines_dirs",
 }
 
 // maxScan bounds how much of a file is searched for its names, in bytes.
@@ -289,6 +290,7 @@ type Options struct {
 	OutputDirs []string `salt:"outputter_dirs" default:"[]" doc:"directories of outputters" change:"restart"`
 	BeaconDirs []string `salt:"beacons_dirs" default:"[]" doc:"directories of beacons" change:"restart"`
 	ExecDirs   []string `salt:"executor_dirs" default:"[]" doc:"directories of executors" change:"restart"`
+	EngineDirs []string `salt:"engines_dirs" default:"[]" doc:"directories of engines" change:"restart"`
 }
 
 // MasterOptions are the options of a master's own modules.
@@ -306,6 +308,7 @@ type MasterOptions struct {
 	OutputDirs []string `salt:"outputter_dirs" default:"[]" doc:"directories of outputters in Python" change:"restart"`
 	AuthDirs   []string `salt:"auth_dirs" default:"[]" doc:"directories of modules in Python that external_auth may name" change:"restart"`
 	WheelDirs  []string `salt:"wheel_dirs" default:"[]" doc:"directories of wheel modules in Python" change:"restart"`
+	EngineDirs []string `salt:"engines_dirs" default:"[]" doc:"directories of engines in Python" change:"restart"`
 }
 
 // Sync returns the options for fetching.

@@ -24,6 +24,7 @@ from _collections_abc import MutableMapping  # collections.abc without the impor
 SHIM = os.path.dirname(os.path.abspath(__file__))
 HEAD = struct.Struct(">IB")
 PID = os.getpid()
+MAIN = threading.get_ident()
 MARK = Ellipsis  # first item of a tuple that stands for another value
 DEEP = 400  # levels of containers, fewer than marshal's limit
 
@@ -95,8 +96,24 @@ class Pipe:
         self.reading = False
         self.answers = {}
         self.last = 0
+        self.busy = 0  # requests and messages of the main thread in progress
 
     def send(self, message):
+        with self:
+            self.write(message)
+
+    def __enter__(self):
+        self.busy += threading.get_ident() == MAIN
+
+    def __exit__(self, *_):
+        """End an engine whose signal has arrived meanwhile."""
+        if threading.get_ident() == MAIN:
+            self.busy -= 1
+            if not self.busy and Stop.pending:
+                Stop.pending = False
+                raise SystemExit(0)
+
+    def write(self, message):
         if os.getpid() != PID:
             os._exit(70)  # a fork of a module fell out of its function
         flags = 0
@@ -136,11 +153,12 @@ class Pipe:
 
     def request(self, operation, env, args):
         """Send a request and return whether it succeeded, and the value or the error."""
-        with self.turn:
-            self.last += 1
-            number = self.last
-        self.send(("q", number, operation, env) + args)
-        return self.wait(number)
+        with self:
+            with self.turn:
+                self.last += 1
+                number = self.last
+            self.send(("q", number, operation, env) + args)
+            return self.wait(number)
 
     def wait(self, number):
         """Serve requests until the answer to a request is there; for ever without one."""
@@ -167,11 +185,24 @@ class Pipe:
                 serve(message)
 
 
+class Stop:
+    """The signal by which an engine ends: SystemExit, but not within a message."""
+
+    pending = False
+
+    @classmethod
+    def arrived(cls, *_):
+        if getattr(pipe, "busy", 0):
+            cls.pending = True
+        else:
+            raise SystemExit(0)
+
+
 class Child(Pipe):
     """The pipe of a forked process: a thread of the process that forked it passes requests on."""
 
     def __init__(self, connection, limit):
-        self.connection, self.limit, self.writing = connection, limit, threading.RLock()
+        self.connection, self.limit, self.writing, self.busy = connection, limit, threading.RLock(), 0
 
     def send(self, message):
         if message[0] == "r":
@@ -231,7 +262,7 @@ def after_fork_in_parent():
 
 
 def after_fork_in_child():
-    global pipe, PID
+    global pipe, PID, MAIN
     pair, forking.pair = forking.pair, None
     if not pair:
         return  # send ends this process
@@ -240,7 +271,7 @@ def after_fork_in_child():
     for fd in (3, 4):
         os.dup2(null, fd, False)
     os.close(null)
-    pipe, PID = Child(pair[1], pipe.limit), os.getpid()
+    pipe, PID, MAIN = Child(pair[1], pipe.limit), os.getpid(), threading.get_ident()
 
 
 def pass_on(connection):
@@ -989,6 +1020,9 @@ class Loader:
             module.__salt__ = GLOBALS["__runner__"]
         if self.kind in ("runners", "wheel"):
             module.__jid_event__ = Progress()
+        if self.kind == "engines":
+            on_master = dict.get(frame().tree("opts"), "__role") == "master"
+            module.__runners__ = GLOBALS["__runner__"] if on_master else []
 
     def enter(self, entry, stem, module):
         """Ask the module whether and under which name it can be used, and list its functions."""
@@ -1243,6 +1277,45 @@ def do_call(kind, name, args, kwargs):
     return finish(inject(function, args, kwargs))
 
 
+def do_engine(name, kwargs):
+    """Run the function start of an engine until it ends, and the threads and processes that it leaves.
+
+    The result is whether there is such an engine, and why there is none.
+    """
+    import signal
+    signal.signal(signal.SIGTERM, Stop.arrived)
+    loader, full = LOADERS.get("engines"), name + ".start"
+    start = loader.find(full, True) if loader else None
+    if start is None:
+        return [False, loader.why(full) if loader else "there is no module {}".format(name)]
+    try:
+        start(**kwargs)
+    except Exception as exc:  # pylint: disable=broad-except
+        if left_running():
+            pipe.send(("l", 40, "brine", "the engine {} goes on without its function start, which raised an exception: {}".format(
+                name, describe(exc)["trace"])))
+        join_others()
+        raise
+    join_others()
+    return [True, None]
+
+
+def left_running():
+    """Return the threads and processes for which a process waits at its end."""
+    found = [t for t in threading.enumerate() if not t.daemon and t.ident != MAIN]
+    processes = sys.modules.get("multiprocessing")
+    return found + ([p for p in processes.active_children() if not p.daemon] if processes else [])
+
+
+def join_others():
+    """Wait for the threads and processes that a module has started."""
+    while True:
+        found = left_running()
+        if not found:
+            return
+        found[0].join(1)
+
+
 def ordered(value):
     """Return a value with OrderedDicts in place of its mappings, as Salt reads SLS files."""
     if type(value) is dict:
@@ -1485,7 +1558,7 @@ def ask_render(name, text, saltenv, path, variables):
             LENT.pop(number, None)
 
 
-OPERATIONS = {"object": do_object, "find": do_find, "list": do_list, "call": do_call, "execute": do_execute,
+OPERATIONS = {"object": do_object, "engine": do_engine, "find": do_find, "list": do_list, "call": do_call, "execute": do_execute,
               "aggregate": do_aggregate, "grains": do_grains, "render": do_render}
 
 

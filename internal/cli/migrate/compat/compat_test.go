@@ -73,7 +73,7 @@ file_roots: {base: [DIR/salt]}
 pillar_roots: {base: [DIR/pillar]}
 worker_threads: 20
 ext_pillar: [{vault: x}, {own: x}]
-engines: [{stalekey: {}}]
+engines: [{stalekey: {}}, {first: {engine_module: own}}, reactor]
 timeuot: 3
 external_auth: {sso: {ann: [test.ping]}, ldaps: {}}
 master_job_cache: kept
@@ -124,7 +124,7 @@ func TestTexts(t *testing.T) {
 		"python _states/mystate salt/_states/other.py", "python _grains/mine salt/_grains/mine.py",
 		"python _runners/mine salt/_runners/mine.py", "python _pillar/own salt/_pillar/own.py", "pillar source own etc/master:5",
 		"python _auth/sso salt/_auth/own.py", "python _returners/kept salt/_returners/kept.py", "python _wheel/site salt/_wheel/site.py",
-		"python _beacons/own salt/_beacons/own.py", "python _output/own salt/_output/own.py", "missing python _engines/own salt/_engines/own.py",
+		"python _beacons/own salt/_beacons/own.py", "python _output/own salt/_output/own.py", "python _engines/own salt/_engines/own.py", "engine own etc/master:6",
 		"python _executors/own salt/_executors/own.py", "python _utils/x salt/_utils/x.py",
 		"missing python package no_such_package salt/_modules/mymore.py:1", "missing python package no_such_package salt/py.sls:4",
 		"missing python package yaml_of_no_package salt/_utils/x.py:5", "python package no_such_option salt/_utils/x.py:2",

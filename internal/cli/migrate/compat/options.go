@@ -117,7 +117,7 @@ type apiOptions struct {
 // unitKinds maps options that name a unit to the kinds of their findings.
 var unitKinds = map[string]string{
 	"output": KindOutputter, "fileserver_backend": KindFileServer, "ext_pillar": KindPillar, "external_auth": KindAuth, "event_return": KindReturner,
-	"master_tops": KindTop, "return": KindReturner, "beacons": KindBeacon, "module_executors": KindExecutor, "roster": KindRoster,
+	"master_tops": KindTop, "return": KindReturner, "beacons": KindBeacon, "module_executors": KindExecutor, "roster": KindRoster, "engines": KindEngine,
 }
 
 // options checks the options of one configuration.
@@ -139,7 +139,7 @@ func (k installed) options(t *config.Tree) {
 		if kind := unitKinds[u.Key]; kind != "" && u.Unit != "" {
 			file, line := k.part(t, u.Key, u.Unit)
 			c.add(Finding{Kind: kind, Name: u.Unit, Places: places(file, line), Why: u.Key + ": " + u.Why, Missing: true})
-		} else if u.Key != "engines" {
+		} else {
 			add(KindOption, u.Key, u.Key, u.Why, true)
 		}
 	}
@@ -148,7 +148,7 @@ func (k installed) options(t *config.Tree) {
 	}
 }
 
-// named checks the functions, returners, caches and engines named by options.
+// named checks the functions, returners and caches named by options.
 func (k installed) named(t *config.Tree) {
 	c := k.c
 	at := func(key string) (string, int) {
@@ -158,9 +158,6 @@ func (k installed) named(t *config.Tree) {
 	missing := func(kind, key, name, why string) {
 		file, line := at(key)
 		c.add(Finding{Kind: kind, Name: name, Places: places(file, line), Why: key + ": " + why, Missing: true})
-	}
-	for _, name := range unitNames(t.Values.At("engines")) {
-		missing(KindEngine, "engines", name, "Brine runs no engines; follow the master's events over the REST API (docs/rest-api.md) or by reactor")
 	}
 	if name := t.Values.Str("cache"); name != "" && !slices.Contains(drivers.Names(), name) {
 		missing(KindCache, "cache", name, "there is no such driver; use one of "+strings.Join(drivers.Names(), ", "))

@@ -36,8 +36,8 @@ var pythonKinds = []string{
 // minionKinds are the kinds that Brine minions run with the machine's python3, masterKinds those
 // that masters run.
 var (
-	minionKinds = []string{"_beacons", "_executors", "_grains", "_modules", "_output", "_renderers", "_returners", "_states", "_utils"}
-	masterKinds = []string{"_auth", "_modules", "_output", "_pillar", "_renderers", "_returners", "_runners", "_tops", "_utils", "_wheel"}
+	minionKinds = []string{"_beacons", "_engines", "_executors", "_grains", "_modules", "_output", "_renderers", "_returners", "_states", "_utils"}
+	masterKinds = []string{"_auth", "_engines", "_modules", "_output", "_pillar", "_renderers", "_returners", "_runners", "_tops", "_utils", "_wheel"}
 )
 
 // available reports whether Brine runs a Python module.
@@ -143,7 +143,7 @@ func (c *checker) pythonImports(path string, text []byte) {
 // pythonUnits maps kinds of findings to the tree's directories with such units.
 var pythonUnits = map[string]string{
 	KindAuth: "_auth", KindBeacon: "_beacons", KindExecutor: "_executors", KindOutputter: "_output",
-	KindPillar: "_pillar", KindReturner: "_returners", KindTop: "_tops",
+	KindPillar: "_pillar", KindEngine: "_engines", KindReturner: "_returners", KindTop: "_tops",
 }
 
 // reportPython records the Python modules: those that Brine does not run as missing, the others for

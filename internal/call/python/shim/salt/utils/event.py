@@ -1,4 +1,4 @@
-"""Events: they can be fired, by Brine's functions."""
+"""Events: all modules fire them. Those of masters, and engines of minions, receive them, too."""
 
 import brine_helper as _helper
 
@@ -23,29 +23,57 @@ def _on_master():
         _helper.frame().vars.get("bus") or False)
 
 
+def _on_minion():
+    """Report whether this is an engine of a minion."""
+    return _helper.frame().vars.get("minion_bus") or False
+
+
+_left = []  # (call, number): subscriptions of objects that exist no longer
+
+
 class SaltEvent:
-    """Fires events, and on masters receives them."""
+    """Fires events, and receives them on masters and in engines of minions."""
 
     def __init__(self, node="", sock_dir=None, opts=None, listen=True, **_):
-        self.number = None
-        if listen and _on_master():
+        self.node, self.number = node, None
+        if listen and self._receives():
             self.subscribe()
+
+    def _receives(self):
+        return _on_master() or self.node != "master" and _on_minion()
 
     def subscribe(self, tag="", match_type=None):
         """Receive the events from now on."""
-        if self.number is None and _on_master():
-            self.number = _helper.pipe.ask("subscribe", [])
+        while _left:
+            self._end(*_left.pop())
+        if self.number is None and self._receives():
+            self.env, self.number = _helper.frame().env, _helper.pipe.ask("subscribe", [])
 
     connect_pub = connect_pull = subscribe
 
     def unsubscribe(self, tag="", match_type=None):
         """Do nothing: events that are not asked for cost nothing."""
 
+    def destroy(self):
+        """Receive no more events."""
+        if self.number is not None:
+            number, self.number = self.number, None
+            self._end(self.env, number)
+
+    @staticmethod
+    def _end(env, number):
+        if env == _helper.frame().env:  # those of other calls have ended with them
+            _helper.pipe.ask("unsubscribe", number)
+
+    def __del__(self):
+        if getattr(self, "number", None) is not None:
+            _left.append((self.env, self.number))
+
     def get_event(self, wait=5, tag="", full=False, match_type=None, no_block=False, auto_reconnect=False):
         """Return the data of the next event whose tag matches, or None. full returns its tag, too."""
         import time
-        if not _on_master():
-            raise NotImplementedError("only modules on masters receive events")
+        if not self._receives():
+            raise NotImplementedError("only modules on masters and engines of minions receive events, each those of its own daemon")
         self.subscribe()
         limit = None if not wait and not no_block else time.monotonic() + (0 if no_block else wait)
         while True:
@@ -84,6 +112,8 @@ class SaltEvent:
         """Fire an event on the bus of this minion or master."""
         if _on_master():
             return bool(_helper.pipe.ask("fire", tag, data))
+        if _on_minion() and self.node != "master":
+            return bool(_helper.pipe.ask("fire", tag, data))
         salt = _helper.GLOBALS["__salt__"]
         name = "event.fire" if "event.fire" in salt else "event.send"
         return bool(salt[name](data, tag) if name == "event.fire" else salt[name](tag, data))
@@ -98,13 +128,25 @@ class SaltEvent:
         return self
 
     def __exit__(self, *_):
+        self.destroy()
         return False
 
-    def destroy(self):
-        """Do nothing."""
+
+class MasterEvent(SaltEvent):
+    """The events of a master."""
+
+    def __init__(self, sock_dir=None, opts=None, listen=True, **_):
+        super().__init__("master", sock_dir, opts, listen)
 
 
-LocalClientEvent = MasterEvent = MinionEvent = SaltEvent
+LocalClientEvent = MasterEvent
+
+
+class MinionEvent(SaltEvent):
+    """The events of a minion."""
+
+    def __init__(self, opts=None, listen=True, **_):
+        super().__init__("minion", (opts or {}).get("sock_dir"), opts, listen)
 
 
 def get_event(node="master", sock_dir=None, transport=None, opts=None, listen=True, **_):
