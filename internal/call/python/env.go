@@ -10,7 +10,6 @@ import (
 	"brine/internal/base/field"
 	"brine/internal/call/fn"
 	"brine/internal/call/output"
-	"brine/internal/py/serialize"
 	"brine/internal/py/value"
 	"brine/internal/py/yaml"
 )
@@ -128,8 +127,7 @@ func (e *Env) request(ctx context.Context, p *Pool, name string, args []any) (v 
 	case "yaml_load":
 		return yaml.LoadText(a.text(0), "")
 	case "yaml_dump":
-		options, _ := a.at(1).(*value.Dict)
-		return serialize.DumpYAML(a.at(0), options)
+		return dumpYAML(a)
 	case "outputters":
 		return value.Strings(output.Names()), nil
 	case "output":

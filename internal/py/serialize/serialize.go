@@ -15,6 +15,7 @@ import (
 	"strings"
 
 	"brine/internal/py/value"
+	"brine/internal/py/yaml"
 )
 
 // Bounds of input and output.
@@ -203,6 +204,8 @@ func depthOK(v any, depth int) error {
 				return err
 			}
 		}
+	case yaml.Tagged:
+		return depthOK(x.Value, depth+1)
 	case value.Tuple:
 		for _, it := range x {
 			if err := depthOK(it, depth+1); err != nil {

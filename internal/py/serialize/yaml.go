@@ -67,7 +67,7 @@ func writeYAML(v any, opts *value.Dict) (any, error) {
 
 // DumpYAML returns v as PyYAML's function dump does with the same options.
 // Other than a serializer it ends a scalar with the document end marker.
-func DumpYAML(v any, opts *value.Dict) (string, error) {
+func DumpYAML(v any, opts *value.Dict, more ...yaml.Option) (string, error) {
 	o, err := yamlOptions(of("yaml", opts))
 	if err == nil {
 		err = depthOK(v, 0)
@@ -75,7 +75,7 @@ func DumpYAML(v any, opts *value.Dict) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	return yaml.Dump(v, o...), nil
+	return yaml.Dump(v, append(o, more...)...), nil
 }
 
 // dumpYAML omits the document end marker as Salt does.

@@ -94,7 +94,11 @@ func Dump(v any, opts ...Option) string {
 	for _, o := range opts {
 		o(e)
 	}
-	v = value.From(v)
+	switch v.(type) {
+	case Tagged, Timestamp:
+	default:
+		v = value.From(v)
+	}
 	e.countShared(v)
 	e.startDocument()
 	e.node(v, context{root: true})
@@ -109,6 +113,16 @@ const (
 	leafFlow
 	allFlow
 )
+
+// Tagged is a list, a tuple or a dict with a tag that it is written with, as PyYAML writes objects of
+// Python that YAML does not have.
+type Tagged struct {
+	Tag   string // such as !!set
+	Value any
+}
+
+// Timestamp is a date and time as Python writes it, with its zone.
+type Timestamp string
 
 // scalarNode is PyYAML's representation of a scalar.
 type scalarNode struct {
@@ -143,7 +157,9 @@ func represent(v any) (s scalarNode, ok bool) {
 		return scalarNode{text: encodeLines(x), tag: "!!binary", literal: true, kind: "binary"}, true
 	case time.Time:
 		return scalarNode{text: value.Str(x), kind: "timestamp"}, true
-	case *value.List, value.Tuple, *value.Dict:
+	case Timestamp:
+		return scalarNode{text: string(x), kind: "timestamp"}, true
+	case *value.List, value.Tuple, *value.Dict, Tagged:
 		return scalarNode{}, false
 	}
 	return scalarNode{text: "NULL", kind: "str"}, true // as Salt writes Python objects
@@ -202,6 +218,8 @@ func (e *emitter) countShared(v any) {
 		for _, it := range x {
 			e.countShared(it)
 		}
+	case Tagged:
+		e.countShared(x.Value)
 	case *value.Dict:
 		if e.seen(x) {
 			return
@@ -263,8 +281,15 @@ func (e *emitter) node(v any, c context) {
 		e.scalar(s)
 		return
 	}
+	tagged, hasTag := v.(Tagged)
+	if hasTag {
+		v = tagged.Value
+	}
 	if e.anchor(v) {
 		return
+	}
+	if hasTag {
+		e.indicator(tagged.Tag, true, false, false)
 	}
 	switch x := v.(type) {
 	case *value.List:
@@ -431,8 +456,8 @@ func (e *emitter) isSimpleKey(k any) bool {
 	const limit = 128
 	s, ok := represent(k)
 	if !ok {
-		t, _ := k.(value.Tuple)
-		return len(t) == 0
+		t, isTuple := k.(value.Tuple)
+		return isTuple && len(t) == 0
 	}
 	if n := len(s.text) + len(s.tag); n > limit || e.python && (n == 0 || utf8.RuneCountInString(s.text)+len(s.tag) == limit) {
 		return false

@@ -31,6 +31,7 @@ type emitter struct {
 	whitespace bool
 	indention  bool
 	simpleKey  bool
+	openEnded  bool // the text ends in a plain scalar, after which PyYAML writes "..."
 }
 
 func (e *emitter) put(r rune) {
@@ -98,7 +99,7 @@ func (e *emitter) startDocument() {
 func (e *emitter) endDocument() {
 	e.indent = -1
 	e.writeIndent()
-	if e.explicitEnd {
+	if e.explicitEnd || e.openEnded {
 		e.indicator("...", true, false, false)
 		e.writeIndent()
 	}
@@ -249,6 +250,7 @@ func (e *emitter) scalar(s scalarNode) {
 	switch style {
 	case 'p':
 		e.plain(s.text)
+		e.openEnded = e.python && old < 0 && e.flowLevel == 0
 	case '\'':
 		e.single(s.text)
 	case '"':
