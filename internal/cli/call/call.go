@@ -229,6 +229,7 @@ func (r *runner) run(ctx context.Context, cfg *config.Minion, tree *config.Tree)
 		return config.ExitCode(err)
 	}
 	mc.LateGrains = true
+	mc.Opts.Set("__cli", "salt-call")
 	mc.Print = func(line string) error {
 		_, err := fmt.Fprintln(r.env.Stdout, line)
 		return err

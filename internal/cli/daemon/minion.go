@@ -84,6 +84,10 @@ func MinionConfig(cfg *config.Minion, t *config.Tree, log *slog.Logger) (minion.
 	opts.Set("conf_file", cfg.Files.ConfFile)
 	opts.Set("config_dir", filepath.Dir(cfg.Files.ConfFile))
 	opts.Set("__role", "minion")
+	opts.Set("__cli", "salt-minion")
+	if err := config.AddUnused(config.MinionKind, opts); err != nil {
+		return minion.Config{}, err
+	}
 	f := cfg.Files
 	g := cfg.Grains
 	g.ID, g.ConfFile, g.CacheDir, g.Opts, g.Version = f.ID, f.ConfFile, f.CacheDir, opts, frame.Version

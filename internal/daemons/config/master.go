@@ -101,7 +101,15 @@ func (m *Master) Parts(t *Tree) (master.Config, error) {
 	}
 	f := m.Files
 	opts.Set("conf_file", f.ConfFile)
+	opts.Set("config_dir", filepath.Dir(f.ConfFile))
+	opts.Set("token_dir", f.TokenDir)
+	opts.Set("syndic_dir", f.SyndicDir)
+	opts.Set("sqlite_queue_dir", filepath.Join(f.CacheDir, "queues"))
 	opts.Set("__role", "master")
+	opts.Set("__cli", "salt-master")
+	if err := AddUnused(MasterKind, opts); err != nil {
+		return master.Config{}, err
+	}
 	return master.Config{
 		ID: f.ID, MasterID: f.MasterID, PKIDir: f.PKIDir, CacheDir: f.CacheDir, ExtensionModules: f.ExtensionModules, User: f.User,
 		Options: m.Options, Auth: m.Auth, Channel: m.Channel, Publish: m.Publish, Keys: m.Keys, Cache: m.Cache, Client: m.Client,
