@@ -66,6 +66,24 @@ func TestAuditOfAllMasters(t *testing.T) {
 		t.Errorf("requests to one master: %+v", got)
 	}
 
+	chains := func(m *node, wantCode int) (chains map[string]struct {
+		Whole   bool
+		Records int
+		Problem string
+	}) {
+		t.Helper()
+		out, errs, code := m.Run(brine, "salt-run", "--out=json", "audit.verify")
+		if err := json.Unmarshal([]byte(out), &chains); err != nil || code != wantCode || len(chains) != 3 {
+			t.Fatalf("%v, code %d: %s%s", err, code, out, errs)
+		}
+		return chains
+	}
+	for id, c := range chains(one, 0) {
+		if !c.Whole || c.Records < 2 {
+			t.Errorf("the chain of %s: %+v", id, c)
+		}
+	}
+
 	daemontest.NewAPI(two).Launch()
 	get := func(user string) (int, []auditRow) {
 		t.Helper()
@@ -117,6 +135,9 @@ func TestAuditOfAllMasters(t *testing.T) {
 	}
 	if got := rows(two, 0, "here=True"); len(got) != 2 {
 		t.Errorf("requests to one master: %+v", got)
+	}
+	if got := chains(two, 1); got[three.Name].Problem == "" || !got[one.Name].Whole {
+		t.Errorf("the chains with a dead master: %+v", got)
 	}
 	three.Start()
 	eventually.Nil(t, soon, "all answer again", func() error {

@@ -92,12 +92,21 @@ func TestConsoleStore(t *testing.T) {
 	salted(t, a, "salt-run", "saved.remove_any", id)
 	shows(b, "what was removed at a", lacks(`"early"`), "saved.list")
 
+	// The copies of audit records belong to the chain of their master, and a change of one is found.
+	shows(a, "whole audit records, and their copies", has(`"whole": true`, `"lacking": 0`), "audit.verify")
+	s.Exec(t, "salt", "UPDATE console_audit SET record = replace(record, 'state.apply', 'state.other') WHERE master_id = 'a' AND fun = 'state.apply';")
+	shows(a, "the copy that was changed", has(`"whole": false`, "in the console_store was changed"), "audit.verify")
+	shows(b, "that its own are whole", has(`"whole": true`), "audit.verify")
+	s.Exec(t, "salt", "UPDATE console_audit SET record = replace(record, 'state.other', 'state.apply') WHERE master_id = 'a' AND fun = 'state.apply';")
+	shows(a, "whole audit records again", has(`"whole": true`), "audit.verify")
+
 	// While the server is unreachable, both go on.
 	s.Stop()
 	save(a, "meanwhile")
 	shows(a, "the own records, and why there are no others", has(`"console_store"`, `"no answer"`, `"state.apply"`), "audit.list", "limit=1000")
 	shows(a, "that the server is unreachable", has("unreachable since"), "fleet.store")
 	shows(b, "its own copy of the history", has(`"source": "master"`, `"problem": "the console_store does not answer`, `"outcome": "changed"`), "fleet.runs", "m1")
+	shows(a, "that only the files were checked", has(`"whole": true`, "the console_store cannot be compared"), "audit.verify")
 	if err := s.Start(); err != nil {
 		t.Fatal(err)
 	}
@@ -113,6 +122,7 @@ func TestConsoleStore(t *testing.T) {
 	shows(a, "what was saved before", func(out string) bool { return has(`"meanwhile"`, `"late"`)(out) && lacks(`"early"`)(out) }, "saved.list")
 	shows(a, "the last runs", has(`"severity": "changed"`), "fleet.minion", "m1")
 	shows(a, "its own records of before", has(`"master": "a"`, `"state.apply"`), "audit.list", "fun=state.apply")
+	shows(a, "that its files lack records which the server has", has(`"whole": false`, "in the console_store are not in the files"), "audit.verify")
 	shows(a, "the sizes", func(out string) bool {
 		return strings.Count(out, `"driver": "console_store: pgjsonb"`) == 3 && strings.Contains(out, `"days": 90.0`)
 	},

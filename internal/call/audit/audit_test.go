@@ -12,17 +12,19 @@ import (
 	"brine/internal/py/value"
 )
 
+var secret = []byte("secret")
+
 func all(*value.Dict) bool { return true }
 
 func TestRecent(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "audit")
-	l, err := Open(path)
+	l, err := Open(path, secret)
 	if err != nil {
 		t.Fatal(err)
 	}
-	l.max = 1000
+	l.max = 3000
 	for i := range 100 {
-		if err := l.Add(value.DictOf("user", fmt.Sprintf("u%d", i%2), "n", i, "fun", "a\nb\u00f6")); err != nil {
+		if _, err := l.Add(value.DictOf("user", fmt.Sprintf("u%d", i%2), "n", i, "fun", "a\nb\u00f6")); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -47,7 +49,7 @@ func TestRecent(t *testing.T) {
 		t.Errorf("wrong rotation of old files: %s", got)
 	}
 	for _, p := range []string{path, path + ".1"} {
-		if fi, err := os.Stat(p); err != nil || fi.Mode().Perm() != 0o600 || fi.Size() > 1000 {
+		if fi, err := os.Stat(p); err != nil || fi.Mode().Perm() != 0o600 || fi.Size() > 3000 {
 			t.Errorf("%s: %v %v", p, fi, err)
 		}
 	}
@@ -64,14 +66,14 @@ func TestRecent(t *testing.T) {
 	if err := l.Close(); err != nil {
 		t.Fatal(err)
 	}
-	if l.Add(value.DictOf("n", 1)) == nil {
+	if _, err := l.Add(value.DictOf("n", 1)); err == nil {
 		t.Error("Add succeeded after Close")
 	}
-	if l, err = Open(path); err != nil {
+	if l, err = Open(path, secret); err != nil {
 		t.Fatal(err)
 	}
 	defer l.Close()
-	if err := l.Add(value.DictOf("n", 100)); err != nil {
+	if _, err := l.Add(value.DictOf("n", 100)); err != nil {
 		t.Fatal(err)
 	}
 	if got := show(2, all); got != "100 99" {
@@ -83,22 +85,22 @@ func TestRecent(t *testing.T) {
 // that a log that cannot be renamed is still written.
 func TestDiskThatIsFull(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "audit")
-	l, err := Open(path)
+	l, err := Open(path, secret)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer l.Close()
-	l.write = func(f *os.File, text string) (int, error) {
-		n, _ := f.WriteString(text[:len(text)/2])
+	l.write = func(f *os.File, text []byte) (int, error) {
+		n, _ := f.Write(text[:len(text)/2])
 		return n, syscall.ENOSPC
 	}
 	for range 2 {
-		if err := l.Add(value.DictOf("n", 1)); !errors.Is(err, syscall.ENOSPC) {
+		if _, err := l.Add(value.DictOf("n", 1)); !errors.Is(err, syscall.ENOSPC) {
 			t.Error(err)
 		}
 	}
-	l.write = (*os.File).WriteString
-	if err := l.Add(value.DictOf("n", 2)); err != nil {
+	l.write = (*os.File).Write
+	if _, err := l.Add(value.DictOf("n", 2)); err != nil {
 		t.Error(err)
 	}
 	// A directory with the name of the old log prevents the rename.
@@ -106,15 +108,16 @@ func TestDiskThatIsFull(t *testing.T) {
 		t.Fatal(err)
 	}
 	l.max = 1
-	if err := l.Add(value.DictOf("n", 3)); err == nil {
+	if _, err := l.Add(value.DictOf("n", 3)); err == nil {
 		t.Error("no error for a log that cannot be renamed")
 	}
 	b, err := os.ReadFile(path)
-	if want := "{\"n\": 2}\n{\"n\": 3}\n"; string(b) != want || err != nil {
+	if lines := strings.Split(string(b), "\n"); err != nil || len(lines) != 5 || !strings.Contains(lines[1], `"lost": 2`) ||
+		!strings.HasPrefix(lines[2], `{"n": 2, "seq": 3,`) || !strings.HasPrefix(lines[3], `{"n": 3, "seq": 4,`) {
 		t.Errorf("%q, %v", b, err)
 	}
 	os.RemoveAll(path + ".1")
-	if err := l.Add(value.DictOf("n", 4)); err != nil {
+	if _, err := l.Add(value.DictOf("n", 4)); err != nil {
 		t.Error(err)
 	}
 	if list, err := l.Recent(9, all); err != nil || len(list) != 3 {
@@ -128,7 +131,7 @@ func TestLogThatComesBack(t *testing.T) {
 	if err := os.Mkdir(dir, 0o700); err != nil {
 		t.Fatal(err)
 	}
-	l, err := Open(filepath.Join(dir, "audit"))
+	l, err := Open(filepath.Join(dir, "audit"), secret)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -137,14 +140,14 @@ func TestLogThatComesBack(t *testing.T) {
 	if err := os.RemoveAll(dir); err != nil {
 		t.Fatal(err)
 	}
-	if err := l.Add(value.DictOf("n", 1)); err == nil {
+	if _, err := l.Add(value.DictOf("n", 1)); err == nil {
 		t.Error("no error without the directory")
 	}
 	if err := os.Mkdir(dir, 0o700); err != nil {
 		t.Fatal(err)
 	}
 	l.max = maxSize
-	if err := l.Add(value.DictOf("n", 2)); err != nil {
+	if _, err := l.Add(value.DictOf("n", 2)); err != nil {
 		t.Error(err)
 	}
 }

@@ -75,6 +75,7 @@ var readings = map[string]reading{
 	"/v1/permissions": {about: "The permissions that external_auth and publisher_acl give, by user and group.", runners: []string{"auth.permissions"}},
 	"/v1/audit": {about: "The newest requests of users to this master, or to all masters of its cluster or of hot_masters.", runners: []string{"audit.list"},
 		allows: []string{"user", "fun", "result", "limit", "here"}},
+	"/v1/chain": {about: "Whether audit records were changed, removed or inserted, by master.", runners: []string{"audit.verify"}, allows: []string{"here"}},
 }
 
 // resources returns the rows of the table of resources.

@@ -97,9 +97,10 @@ func (c *consoleStore) close() {
 	}
 }
 
-// add queues an audit record.
-func (c *consoleStore) add(d *value.Dict) {
+// add queues an audit record, as it is in the master's own file.
+func (c *consoleStore) add(d *value.Dict, end audit.End) {
 	if c != nil {
+		end.Set(d)
 		c.waiting.Put(consoledb.Queued(d))
 	}
 }
@@ -121,6 +122,19 @@ func (c *consoleStore) found(ctx context.Context, q audit.Query) (map[string][]*
 			n++
 		}
 		return n < q.Limit
+	})
+	return out, err
+}
+
+// copies returns the copies of this master's newest audit records.
+func (c *consoleStore) copies(ctx context.Context) (out []string, err error) {
+	ctx, cancel := context.WithTimeout(ctx, consoleAnswer)
+	defer cancel()
+	err = c.db.EachAudit(ctx, func(master, text string) bool {
+		if master == c.id {
+			out = append(out, text)
+		}
+		return true
 	})
 	return out, err
 }

@@ -30,6 +30,7 @@ import (
 	"brine/internal/ha/record"
 	"brine/internal/ha/replica"
 	"brine/internal/net/channel"
+	"brine/internal/net/crypt"
 	"brine/internal/net/discovery"
 	"brine/internal/net/event"
 	"brine/internal/net/handshake"
@@ -53,6 +54,7 @@ type Master struct {
 	refusals *ratelimit.Log
 
 	identity  *handshake.Identity
+	ownKey    *crypt.PrivateKey // master.pem, also in a cluster
 	local     localKeys
 	tokens    *auth.Tokens
 	keys      *keystore.Store
@@ -173,6 +175,9 @@ func New(cfg Config, log *slog.Logger) (_ *Master, err error) {
 	}
 	if m.identity, err = loadIdentity(&cfg, m.cluster, log); err != nil {
 		return nil, err
+	}
+	if m.ownKey == nil {
+		m.ownKey = m.identity.Key()
 	}
 	if m.local, err = loadLocalKeys(context.Background(), &cfg, log); err != nil {
 		return nil, err

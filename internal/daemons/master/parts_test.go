@@ -116,7 +116,7 @@ func newParts(t *testing.T, minions []string, set func(*Config)) *parts {
 	}
 	m.identity = handshake.NewIdentity(key, nil)
 	m.cache = cache.New(c.CacheDir, c.Cache, discard)
-	m.audit, err = audit.Open(filepath.Join(t.TempDir(), "audit"))
+	m.audit, err = audit.Open(filepath.Join(t.TempDir(), "audit"), []byte("secret"))
 	check(err)
 	p.store, err = job.Open(t.TempDir(), c.Jobs, discard)
 	check(err)

@@ -126,8 +126,8 @@ func entry(user, auth string, load *value.Dict) *value.Dict {
 }
 
 func (r *recorder) keep(d *value.Dict) {
-	r.console.add(d)
-	err := r.audit.Add(d)
+	end, err := r.audit.Add(d)
+	r.console.add(d, end)
 	if err == nil {
 		return
 	}

@@ -34,7 +34,7 @@ func TestUnauthenticatedRefusalsAreBounded(t *testing.T) {
 // TestAuditThatCannotBeWritten: audit records that cannot be written are all logged, however
 // many refusals are logged as well.
 func TestAuditThatCannotBeWritten(t *testing.T) {
-	a, err := audit.Open(filepath.Join(t.TempDir(), "audit"))
+	a, err := audit.Open(filepath.Join(t.TempDir(), "audit"), []byte("secret"))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -54,6 +54,7 @@ func (m *Master) joinCluster() error {
 	if err != nil {
 		return err
 	}
+	m.ownKey = own
 	// Salt compares this file with the one that peers see.
 	pub, err := os.ReadFile(filepath.Join(m.cfg.PKIDir, "master.pub"))
 	if err != nil {
@@ -113,7 +114,7 @@ func (m *Master) openStores() (err error) {
 	if m.cache, err = cache.Open(m.cfg.CacheDir, own, m.cfg.Cache, driver, m.log); err != nil {
 		return err
 	}
-	if m.audit, err = audit.Open(filepath.Join(own, "audit")); err != nil {
+	if m.audit, err = audit.Open(filepath.Join(own, "audit"), m.ownKey.PEM()); err != nil {
 		return err
 	}
 	if m.saved, err = shared.Open(savedDir(m.cfg.CacheDir), m.cfg.ID); err != nil {
@@ -396,7 +397,7 @@ func (m *Master) linkHotMasters() error {
 	m.hot = &hotMasters{
 		id: m.cfg.ID, boot: hotlink.NewBoot(), began: m.began, presence: m.presence, reports: m.reports, keys: m.keys, hashType: o.HashType,
 		runs: m.lastRuns, saved: m.saved,
-		settings: m.settings, wheels: m.wheels, recorder: m.recorder, audits: audits{Log: m.audit}, approval: m.approvals,
+		settings: m.settings, wheels: m.wheels, recorder: m.recorder, audits: audits{Log: m.audit, store: m.console}, approval: m.approvals,
 		log: ratelimit.NewLog(m.log, 10, time.Minute),
 	}
 	m.approvals.ask, m.approvals.want = m.hot.askApproval, m.hot.want
@@ -751,7 +752,7 @@ func (m *Master) runCluster(ctx context.Context) error {
 		return d
 	})
 	c.Queries.AnswerWith(askHealth, m.health.own)
-	c.Queries.AnswerWith(askAudit, audits{Log: m.audit}.answer)
+	c.Queries.AnswerWith(askAudit, audits{Log: m.audit, store: m.console}.answer)
 	c.Queries.AnswerWith(askStandings, m.reports.answer)
 	c.Queries.AnswerWith(askFetched, m.files.toldFetched)
 	c.Queries.AnswerWith(askDeparted, m.departures.answer)

@@ -124,16 +124,19 @@ type SumsMessage struct {
 
 // AuditQuestion asks for the newest records of an audit log that match the globs.
 type AuditQuestion struct {
-	User   string      `wire:"user" max:"1024"`
-	Fun    string      `wire:"fun" max:"1024"`
-	Result string      `wire:"result" max:"1024"`
-	Limit  int64       `wire:"limit"`
+	User   string `wire:"user" max:"1024"`
+	Fun    string `wire:"fun" max:"1024"`
+	Result string `wire:"result" max:"1024"`
+	Limit  int64  `wire:"limit"`
+	// Verify asks for a report about the chain of records instead.
+	Verify bool        `wire:"verify"`
 	Rest   *value.Dict `wire:"*"`
 }
 
-// AuditAnswer has the records, newest first. Failure is why they cannot be read, "" for none.
+// AuditAnswer has the records, newest first, or the report. Failure is why they cannot be read, "" for none.
 type AuditAnswer struct {
 	Records *value.List `wire:"records"`
+	Chain   *value.Dict `wire:"chain"`
 	Failure string      `wire:"failure" max:"4096"`
 	Rest    *value.Dict `wire:"*"`
 }

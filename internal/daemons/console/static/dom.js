@@ -83,10 +83,11 @@ export function table(label, heads, rows) {
 const maxColumns = 12; // console.css has a rule for each
 
 // tools makes the column chooser of a table, and the button that saves its rows as CSV. find
-// returns the table, which may be made again: apply is then called for the new one.
-export function tools(label, heads, find) {
-  const key = "columns " + label;
-  const hidden = new Set(choice(key).split(",").filter(Boolean));
+// returns the table, which may be made again: apply is then called for the new one. off are the
+// columns that are hidden until the user chooses.
+export function tools(label, heads, find, off) {
+  const key = "columns " + label, none = ",";
+  const hidden = new Set((choice(key) || (off || []).join(",")).split(",").filter(Boolean));
   const apply = () => {
     const t = find();
     if (!t) return;
@@ -95,13 +96,13 @@ export function tools(label, heads, find) {
   const boxes = heads.slice(1).map((name) => h("label", { class: "check" }, h("input", { type: "checkbox", checked: !hidden.has(name), "data-column": name, on: { change: (e) => {
     if (e.target.checked) hidden.delete(name);
     else hidden.add(name);
-    choose(key, [...hidden].join(","));
+    choose(key, [...hidden].join(",") || none);
     apply();
   } } }), " " + name));
   const bar = h("div", { class: "tools" }, h("details", { class: "columns" }, h("summary", {}, "Columns"), boxes),
     h("button", { type: "button", class: "csv", on: { click: () => { const t = find(); if (t) save(label.toLowerCase() + ".csv", "text/csv", csv(t)); } } }, "Save as CSV"));
   // hide sets the names of the hidden columns, separated by commas; hidden returns them.
-  return { bar, apply, hidden: () => [...hidden].join(","), hide: (names) => choose(key, names) };
+  return { bar, apply, hidden: () => [...hidden].join(","), hide: (names) => choose(key, names || none) };
 }
 
 // csv writes the visible cells of a table. A cell that a spreadsheet would take for a formula gets
