@@ -1,10 +1,14 @@
 package fn
 
 import (
+	"encoding"
+	"reflect"
 	"regexp"
 	"strings"
 	"sync"
+	"time"
 
+	"brine/internal/base/field"
 	"brine/internal/base/target"
 	"brine/internal/py/value"
 )
@@ -98,6 +102,85 @@ func (f *Func) ArgSpec() *value.Dict {
 		d.Set("kwargs", true)
 	}
 	return d
+}
+
+// The kinds of values that an argument takes.
+const (
+	KindAny    = "any"
+	KindBool   = "bool"
+	KindInt    = "int"
+	KindNumber = "number"
+	KindString = "str"
+	KindList   = "list"
+	KindItems  = "items" // a list, or one item
+	KindDict   = "dict"
+)
+
+var (
+	setterType      = reflect.TypeFor[field.Setter]()
+	unmarshalerType = reflect.TypeFor[encoding.TextUnmarshaler]()
+	modelKinds      = map[reflect.Type]string{
+		reflect.TypeFor[*value.Dict](): KindDict, reflect.TypeFor[*value.List](): KindList, reflect.TypeFor[[]byte](): KindString,
+		reflect.TypeFor[time.Duration](): KindNumber,
+	}
+)
+
+// Kind returns the kind of values that the argument takes, KindAny if its declaration does not say.
+func (p Param) Kind() string {
+	t := p.field.Type
+	if t == nil { // of a foreign function
+		return KindAny
+	}
+	if kind := modelKinds[t]; kind != "" {
+		return kind
+	}
+	if t.Kind() == reflect.Pointer {
+		t = t.Elem()
+	}
+	switch at := reflect.PointerTo(t); {
+	case at.Implements(setterType):
+		return KindAny
+	case at.Implements(unmarshalerType):
+		return KindString
+	}
+	switch t.Kind() {
+	case reflect.Bool:
+		return KindBool
+	case reflect.String:
+		return KindString
+	case reflect.Int, reflect.Int8, reflect.Int16, reflect.Int32, reflect.Int64, reflect.Uint, reflect.Uint8, reflect.Uint16, reflect.Uint32, reflect.Uint64:
+		return KindInt
+	case reflect.Float32, reflect.Float64:
+		return KindNumber
+	case reflect.Slice:
+		return KindItems
+	case reflect.Map, reflect.Struct:
+		return KindDict
+	}
+	return KindAny
+}
+
+// Form describes each named argument for a form: name, kind, doc, default (if it has one), keyword (if
+// it can only be given by name) and ignored (why it is not used).
+func (f *Func) Form() *value.List {
+	l := &value.List{}
+	for _, p := range f.sig().params {
+		d := value.DictOf("name", p.Name, "kind", p.Kind(), "doc", p.Doc)
+		if p.Optional {
+			d.Set("default", p.Default)
+			if means := f.shown[p.Name]; means != nil {
+				d.Set("default", means())
+			}
+		}
+		if p.Keyword {
+			d.Set("keyword", true)
+		}
+		if p.Ignored != "" {
+			d.Set("ignored", p.Ignored)
+		}
+		l.Append(d)
+	}
+	return l
 }
 
 // Docs returns the documentation of the functions with the full name, in the module, or matching

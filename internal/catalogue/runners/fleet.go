@@ -30,7 +30,6 @@ type fleet struct {
 	jobs    Jobs
 	states  LastStates
 	cluster *Clustering
-	here    HereFunc
 	serves  FileServers
 	links   *linkCache
 	runs    *ranCache
@@ -54,6 +53,9 @@ type Console struct {
 	KeyOf func(id string) string
 	// Beacons returns a new map of the events of each beacon of a minion by its name; nil where no master runs.
 	Beacons func(id string) map[string]BeaconEvents
+	// Functions returns the functions of minions, or of a kind of them (states), for documentation; nil
+	// where no master runs.
+	Functions func(kind string) (*fn.Registry, error)
 }
 
 func init() { runners.Register(FleetModule, fleetModule) }
@@ -62,7 +64,7 @@ func fleetModule(d Deps) fn.Module {
 	if d.Console.States == nil { // no master runs
 		d.Console.States = &lastrun.Store{}
 	}
-	f := fleet{d.selection(), d.Minions, d.Jobs.Jobs, d.Console.States, d.Cluster, d.Here, d.Serves, &linkCache{}, &ranCache{}, d.Console, time.Now()}
+	f := fleet{d.selection(), d.Minions, d.Jobs.Jobs, d.Console.States, d.Cluster, d.Serves, &linkCache{}, &ranCache{}, d.Console, time.Now()}
 	return fn.Module{Name: FleetModule, Doc: `The fleet as the console shows it. Nothing is sent to minions.`, Funcs: []fn.Func{
 		fn.Of("topology", f.topology, `Return the masters, and which of them command each accepted minion.
 
@@ -124,8 +126,12 @@ next is by the master's clock. For an interval it counts from the last run, and 
 
 An answer is up to 30 seconds old.`,
 			fn.Example("salt-run fleet.store")),
-		fn.Of("functions", f.functions, `Return the names of Brine's execution functions, or the documentation and arguments of one.`,
-			fn.Example("salt-run fleet.functions"), fn.Example("salt-run fleet.functions pkg.install")),
+		fn.Of("functions", f.functions, `Return the names of Brine's functions, or the documentation and arguments of one.
+
+params has for each argument: name, kind (any, bool, int, number, str, list, items: a list or one item, dict), doc, default if it has one, keyword if it can only be
+given by name, and ignored: why it has no effect.`,
+			fn.Example("salt-run fleet.functions"), fn.Example("salt-run fleet.functions pkg.install"),
+			fn.Example("salt-run fleet.functions file.managed kind=states")),
 	}}
 }
 
@@ -651,25 +657,29 @@ func (f fleet) preview(ctx context.Context, c *fn.Call, a targetArgs) (*value.Di
 
 type functionsArgs struct {
 	Name string `salt:"name" doc:"function to describe; empty: list all names" default:""`
+	Kind string `salt:"kind" doc:"states: functions that SLS files name; empty: those that minions run" default:""`
 }
 
-func (f fleet) functions(ctx context.Context, c *fn.Call, a functionsArgs) (any, error) {
-	if f.here == nil {
+func (f fleet) functions(_ context.Context, _ *fn.Call, a functionsArgs) (any, error) {
+	if f.console.Functions == nil {
 		return nil, salt.Errorf(salt.Unavailable, "this master cannot list functions")
 	}
+	if a.Kind != "" && a.Kind != "states" {
+		return nil, salt.Errorf(salt.Invalid, "kind must be states, or empty")
+	}
+	all, err := f.console.Functions(a.Kind)
+	if err != nil {
+		return nil, err
+	}
 	if a.Name == "" {
-		return f.here(ctx, c.JID, "sys.list_functions", nil, value.NewDict(0))
+		return value.Strings(all.Functions()), nil
 	}
 	if strings.ContainsAny(a.Name, "*?[") {
 		return nil, salt.Errorf(salt.Invalid, "name must be one function, not a pattern")
 	}
-	doc, err := f.here(ctx, c.JID, "sys.doc", []any{a.Name}, value.NewDict(0))
-	if err != nil {
-		return nil, err
+	d := value.DictOf("doc", all.Docs(a.Name), "argspec", all.ArgSpecs(a.Name))
+	if one, err := all.Lookup(a.Name); err == nil {
+		d.Set("params", one.Form())
 	}
-	spec, err := f.here(ctx, c.JID, "sys.argspec", []any{a.Name}, value.NewDict(0))
-	if err != nil {
-		return nil, err
-	}
-	return value.DictOf("doc", doc, "argspec", spec), nil
+	return d, nil
 }

@@ -597,7 +597,8 @@ func (m *Master) newRunners() (*fn.Registry, error) {
 				}
 				return crypt.Fingerprint([]byte(pub), m.cfg.Options.HashType)
 			},
-			Beacons: m.beacons.of},
+			Beacons:   m.beacons.of,
+			Functions: (&declared{grains: &ownGrains{id: m.cfg.ID, ctx: m.life.context, log: m.log}}).functions},
 		Targets: m.targets,
 		Client:  inProcess(m),
 		Bus:     m.bus,

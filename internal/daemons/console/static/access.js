@@ -3,7 +3,7 @@
 import { h, fill, table, row, status, ask, say } from "./dom.js";
 import { read, remove } from "./api.js";
 import { address, plain, date } from "./text.js";
-import { words } from "./run.js";
+import { words } from "./words.js";
 
 const shownGrants = 500;
 

@@ -2,7 +2,10 @@ import { h, fill, status, ask } from "./dom.js";
 import { write, look } from "./api.js";
 import { builder } from "./chips.js";
 import { savedBox } from "./saved.js";
-import { address } from "./text.js";
+import { argumentForm, fromSpec, items } from "./form.js";
+import { quoted, words } from "./words.js";
+import { store, watch } from "./store.js";
+import { address, choice, choose } from "./text.js";
 
 export const types = ["glob", "list", "grain", "compound", "nodegroup", "pcre", "grain_pcre", "pillar", "ipcidr"];
 const flags = { list: "-L", grain: "-G", compound: "-C", nodegroup: "-N", pcre: "-E", grain_pcre: "-P", pillar: "-I", ipcidr: "-S" };
@@ -11,31 +14,11 @@ const flags = { list: "-L", grain: "-G", compound: "-C", nodegroup: "-N", pcre: 
 // take test=True.
 const many = 100, tested = /^state\.(apply|highstate|sls|sls_id|single|template|template_str|top)$/;
 
-// words splits a line like a shell does, without expansions.
-export function words(line) {
-  const out = [];
-  let word = null, quote = "";
-  for (let i = 0; i < line.length; i++) {
-    const c = line[i];
-    if (quote) {
-      if (c === quote) quote = "";
-      else if (c === "\\" && quote === '"' && i + 1 < line.length) word += line[++i];
-      else word += c;
-    } else if (c === "'" || c === '"') {
-      quote = c;
-      word = word ?? "";
-    } else if (c === "\\" && i + 1 < line.length) word = (word ?? "") + line[++i];
-    else if (c === " " || c === "\t") {
-      if (word !== null) out.push(word);
-      word = null;
-    } else word = (word ?? "") + c;
-  }
-  if (quote) throw new Error("A quote in the arguments is not closed.");
-  if (word !== null) out.push(word);
-  return out;
-}
+// ofStates are arguments that functions of states take by name beside the declared ones.
+const ofStates = ["test", "pillar", "saltenv", "pillarenv", "exclude", "queue", "localconfig", "sync_mods"];
 
-export const quoted = (w) => (/^[\w@%+=:,./-]+$/.test(w) ? w : "'" + w.replaceAll("'", "'\\''") + "'");
+// askedSpecs are declarations that the user had a minion describe, by name of the function.
+const askedSpecs = new Map();
 
 // draft is a job that another page hands over: in memory, since arguments may have passwords, and
 // addresses stay in the history of the browser.
@@ -64,7 +47,8 @@ export function runPage(main, { query, user }) {
   const button = h("button", { type: "submit", class: "main", id: "start" }, "Run");
   const first = h("button", { type: "button", id: "test-first", hidden: true, on: { click: (e) => start(e, ["test=True"]) } }, "Test first");
   const curl = h("p", { class: "data", id: "curl" });
-  let over = false, asked = 0, matched = null, due = null, docDue = null;
+  let over = false, asked = 0, matched = null, due = null, docDue = null, described = null, spec = null, ids = [], endAsking = () => {};
+  const stateNames = [];
 
   const line = () => {
     try {
@@ -87,6 +71,7 @@ export function runPage(main, { query, user }) {
       const d = await look("preview", { tgt: tgt.value, tgt_type: type.value });
       if (over || n !== asked) return;
       matched = d.matched;
+      ids = d.ids;
       fill(matches, (d.matched === 1 ? "1 minion matches" : d.matched + " minions match") + (d.matched ? ": " + Object.entries(d.states).map(([s, c]) => c + " " + s).join(", ") + (Object.keys(d.masters).length > 1 ? "; " + Object.entries(d.masters).map(([m, c]) => c + " at " + m).join(", ") : "") + ". " : "."),
         d.unknown > 0 && h("strong", { id: "unknown" }, d.unknown + (d.unknown === 1 ? " is" : " are") + " counted only because the master does not know the data that the target asks for. "),
         h("span", { class: "data" }, d.ids.slice(0, 12).join(", ") + (d.matched > 12 ? " \u2026" : "")));
@@ -94,24 +79,107 @@ export function runPage(main, { query, user }) {
       if (!over && n === asked) fill(matches, e.message);
     }
   };
+  // The form of the arguments, where the function is known; else, or by choice, the line.
+  const form = argumentForm(args, () => {
+    line();
+    if (fun.value !== "state.single") return;
+    clearTimeout(docDue);
+    docDue = setTimeout(ofSingle, 300);
+  });
+  const asLineBox = h("div", { id: "line-box" }, h("label", { for: "args" }, "Arguments, as on a command line"), args);
+  const formBox = h("div", { hidden: true }, form.box), note = h("p", { class: "quiet", id: "args-note", role: "status" });
+  const mode = h("button", { type: "button", id: "args-mode", hidden: true, on: { click: () => {
+    choose("arguments", formBox.hidden ? "" : "line");
+    arrange();
+    (formBox.hidden ? args : form.box.querySelector("input, select, button") || mode).focus();
+  } } });
+  const arrange = () => {
+    let problem = "";
+    const wanted = spec && choice("arguments") !== "line";
+    if (wanted) {
+      try { form.show(spec); } catch (e) { problem = e.message; }
+    }
+    const on = Boolean(wanted && !problem);
+    formBox.hidden = !on;
+    asLineBox.hidden = on;
+    mode.hidden = !spec;
+    mode.textContent = on ? "Write them as one line" : "Fill in a form";
+    if (problem) fill(note, problem + " The form is there when it is.");
+    else if (spec) fill(note);
+  };
+  // declare takes what is known of a function; null: nothing.
+  const declare = (s) => { spec = s; arrange(); };
+  // ofSingle adds the arguments of the state function that state.single names.
+  const ofSingle = async () => {
+    let name = "";
+    try { name = (items(args.value).find((i) => i.name === null || i.name === "fun") || { text: "" }).text; } catch { return; }
+    if (!spec || fun.value !== "state.single" || name === ((spec.more || {}).of || "") || !/^\w+\.\w+$/.test(name)) return;
+    try {
+      const d = await look("functions", { name, kind: "states" });
+      if (over || fun.value !== "state.single" || !spec) return;
+      const at = document.activeElement && document.activeElement.id;
+      declare({ ...spec, more: d.params ? { of: name, title: "Arguments of " + name, params: d.params.filter((p) => p.name !== "name") } : null });
+      fill(doc, docOf(name, (d.doc || {})[name], d.params || []));
+      if (at && document.getElementById(at)) document.getElementById(at).focus();
+    } catch { /* its arguments can be added by name */ }
+  };
+  const docOf = (name, text, params) => [h("h2", { class: "data" }, name, params.map((p) => " " + p.name + ("default" in p ? "=" + JSON.stringify(p.default) : ""))),
+    text && h("pre", { class: "data", tabindex: "0", role: "region", "aria-label": "Documentation of " + name }, text)];
+  // askMinion has one minion describe a function that the master does not know, as a job.
+  const askMinion = async (name) => {
+    try {
+      if (matched === null) await preview();
+      const id = ids.find((i) => (store.minions.get(i) || {}).state === "up") || ids[0] || (/^[\w.-]+$/.test(tgt.value) ? tgt.value : "");
+      if (over || fun.value !== name) return;
+      if (!id) { offer(name, "No minion is known to match the target."); return; }
+      const got = await write("jobs", { tgt: [id], tgt_type: "list", fun: "sys.argspec", arg: [name] });
+      if (got.approval) { location.hash = "#/approvals"; return; }
+      fill(note, id + " is asked for the arguments of " + name + ".");
+      const take = () => {
+        const r = ((store.jobs.get(got.jid) || {}).results || new Map()).get(id);
+        if (!r || over) return;
+        endAsking();
+        const found = (r.return || {})[name];
+        if (!found) { offer(name, id + " does not describe " + name + "."); return; }
+        askedSpecs.set(name, { params: fromSpec(found), varargs: Boolean(found.varargs), kwargs: Boolean(found.kwargs) });
+        if (fun.value === name) declare(askedSpecs.get(name));
+      };
+      endAsking();
+      endAsking = watch("jobs", take);
+      take();
+    } catch (e) {
+      if (!over) offer(name, e.message);
+    }
+  };
+  const offer = (name, text) => fill(note, text + " ",
+    user.commands && h("button", { type: "button", id: "ask-minion", on: { click: () => askMinion(name) } }, "Ask a minion for its arguments"));
   const describe = async () => {
-    fill(doc);
-    if (!user.may["runner.fleet.functions"] || !/^\w+\.\w+$/.test(fun.value)) return;
     const name = fun.value;
+    if (described === name) return;
+    described = name;
+    fill(doc);
+    fill(note);
+    declare(askedSpecs.get(name) || null);
+    if (!user.may["runner.fleet.functions"] || !/^\w+\.\w+$/.test(name)) return;
     try {
       const d = await look("functions", { name });
       if (over || fun.value !== name) return;
-      const spec = (d.argspec || {})[name], text = (d.doc || {})[name];
-      if (!spec && !text) {
-        fill(doc, h("p", { class: "quiet" }, "Brine has no function of this name; a module of yours may have it."));
+      const found = (d.argspec || {})[name], text = (d.doc || {})[name];
+      if (!found && !text) {
+        if (!spec) offer(name, "Brine has no function of this name; a module of yours may have it.");
         return;
       }
-      const defaults = (spec && spec.defaults) || [];
-      const params = ((spec && spec.args) || []).map((a, i, l) => {
-        const k = i - (l.length - defaults.length);
-        return k >= 0 ? a + "=" + JSON.stringify(defaults[k]) : a;
-      });
-      fill(doc, h("p", { class: "data" }, name + " " + params.join(" ")), text && h("pre", { class: "data" }, text));
+      const params = d.params || fromSpec(found);
+      fill(doc, docOf(name, text, params));
+      declare({ params, varargs: Boolean(found && found.varargs), kwargs: Boolean(found && found.kwargs), names: name.startsWith("state.") ? ofStates : [],
+        options: name === "state.single" ? { fun: stateNames } : null });
+      if (name === "state.single") {
+        ofSingle();
+        if (stateNames.length === 0) {
+          stateNames.push(...await look("functions", { kind: "states" }));
+          if (!over && fun.value === name) arrange();
+        }
+      }
     } catch { /* the documentation is not needed to run it */ }
   };
   // sure asks for the number of minions before a job for many of them.
@@ -126,6 +194,13 @@ export function runPage(main, { query, user }) {
   const start = async (e, more) => {
     e.preventDefault();
     fill(error);
+    const bad = formBox.hidden ? [] : form.problems();
+    if (bad.length > 0) {
+      fill(error, "Nothing was started: look at " + bad.map((b) => b.name).join(", ") + ". As one line it can be run all the same.");
+      bad[0].input.closest("details:not([open])")?.setAttribute("open", "");
+      bad[0].input.focus();
+      return;
+    }
     if (!await sure(more)) return;
     button.disabled = first.disabled = true;
     try {
@@ -149,7 +224,7 @@ export function runPage(main, { query, user }) {
   type.addEventListener("change", () => { build.draw(); later(); });
   for (const f of [batch, timeout]) f.addEventListener("input", line);
   fun.addEventListener("input", () => { line(); clearTimeout(docDue); docDue = setTimeout(describe, 300); });
-  args.addEventListener("input", line);
+  args.addEventListener("input", () => { line(); if (!formBox.hidden) arrange(); });
   // What other users saved is used as text only; unknown types of targets count as a glob.
   const takeTarget = (d) => {
     tgt.value = Array.isArray(d.tgt) ? d.tgt.join(",") : String(d.tgt ?? "*");
@@ -165,17 +240,18 @@ export function runPage(main, { query, user }) {
     batch.value = String(d.batch ?? "");
     timeout.value = String(d.timeout ?? "");
     line();
+    arrange();
     describe();
   };
   fill(main, h("h1", {}, "Run"), user.commands ? null : h("p", { class: "error" }, status("failed", "Your permissions include no function of minions.")),
-    h("form", { on: { submit: start }, class: "card" },
+    h("div", { class: "beside" }, h("form", { on: { submit: start }, class: "card" },
       h("div", { class: "fields" }, h("div", {}, h("label", { for: "tgt_type" }, "Target type"), type), h("div", { class: "grow" }, h("label", { for: "tgt" }, "Target"), tgt)), build.box,
       savedBox("target", user, targetNow, takeTarget), matches,
-      h("div", { class: "fields" }, h("div", { class: "grow" }, h("label", { for: "fun" }, "Function"), fun, names),
-        h("div", { class: "grow" }, h("label", { for: "args" }, "Arguments, as on a command line"), args)),
+      h("div", { class: "fields" }, h("div", { class: "grow" }, h("label", { for: "fun" }, "Function"), fun, names), h("div", { class: "grow" }, asLineBox), mode),
+      note, formBox,
       h("div", { class: "fields" }, h("div", {}, h("label", { for: "batch" }, "Minions at a time (number or %)"), batch), h("div", {}, h("label", { for: "timeout" }, "Timeout in seconds"), timeout), first, button),
       savedBox("job", user, () => ({ ...targetNow(), fun: fun.value, args: args.value, ...(batch.value ? { batch: batch.value } : {}), ...(timeout.value ? { timeout: timeout.value } : {}) }), takeJob),
-      error, h("p", { class: "quiet" }, "The same on the command line, and for the REST API:"), shell, curl), doc);
+      error, h("p", { class: "quiet" }, "The same on the command line, and for the REST API:"), shell, curl), doc));
   if (draft && draft.jid === query.get("job")) takeJob({ ...draft, args: asLine(draft.arg) });
   draft = null;
   line();
@@ -184,5 +260,5 @@ export function runPage(main, { query, user }) {
   if (user.may["runner.fleet.functions"]) {
     look("functions").then((all) => { if (!over) fill(names, all.map((f) => h("option", { value: f }))); }, () => {});
   }
-  return () => { over = true; clearTimeout(due); clearTimeout(docDue); };
+  return () => { over = true; clearTimeout(due); clearTimeout(docDue); endAsking(); };
 }

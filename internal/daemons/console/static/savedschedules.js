@@ -3,7 +3,8 @@
 import { h, fill, table, row, status, ask, say } from "./dom.js";
 import { read, look, remove, write } from "./api.js";
 import { store } from "./store.js";
-import { quoted, types, words } from "./run.js";
+import { types } from "./run.js";
+import { quoted, words } from "./words.js";
 import { address, date, plain } from "./text.js";
 
 const units = { seconds: "every … seconds", minutes: "every … minutes", hours: "every … hours", days: "every … days", cron: "by a cron expression", when: "at a time of day or date", once: "once, at a time" };
