@@ -4,6 +4,7 @@ import (
 	"brine/internal/cli/call"
 	"brine/internal/cli/cluster"
 	"brine/internal/cli/complete"
+	"brine/internal/cli/console"
 	"brine/internal/cli/cp"
 	"brine/internal/cli/daemon"
 	"brine/internal/cli/demo"
@@ -35,6 +36,7 @@ func Applets() []frame.Applet {
 		ha.Applet(),
 		cluster.Applet(),
 		witness.Applet(),
+		console.Applet(),
 		migrate.Applet(),
 		doc.Applet(),
 		selfcheck.Applet(),

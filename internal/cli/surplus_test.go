@@ -50,6 +50,7 @@ var surplus = map[string][]string{
 	"cluster members":        {"junk", "--id a"},
 	"cluster check":          {"junk", "--id a"},
 	"witness":                {"junk"},
+	"console":                {"junk", "--port 65536"},
 	"migrate":                {"junk"},
 	"migrate keys":           {"junk --to /tmp/x", "keys --to /tmp/x"},
 	"migrate jobs":           {"junk --to /tmp/x", "--to local_cache --key-pair cluster"},

@@ -96,7 +96,7 @@ func allEffects() map[string]effect {
 		}
 	}
 	for _, p := range []string{"salt", "salt-key", "salt-run", "salt-call", "salt-cp", "salt-master", "salt-minion", "salt-api", "salt-syndic", "demo", "ha",
-		"cluster", "witness", "man", "migrate", "doc", "self-check", "completion"} {
+		"cluster", "witness", "console", "man", "migrate", "doc", "self-check", "completion"} {
 		add(p, map[string]effect{
 			"--version":         {line: "@ stray --none", out: `^` + p + ` 3007\.10 \(Brine .*\)\n$`},
 			"--versions-report": {line: "@ stray", out: `Salt Version:\n.*Brine Version:`},
@@ -125,6 +125,9 @@ func allEffects() map[string]effect {
 	add("cluster", clusterEffects())
 	add("witness", map[string]effect{"--config-dir": {line: "@", value: "DIR/conf", before: files("conf/witness", "cluster_id: main\n"), code: 1,
 		err: `cluster_witness_secret is not set`}})
+	for _, o := range []string{"config-dir", "port", "log-level", "log-file", "log-file-level"} {
+		all["console --"+o] = effect{elsewhere: "test/console"}
+	}
 	add("man", map[string]effect{"--dir": {line: "@", value: "DIR/pages", file: "pages/salt-key.1", holds: `\.SH NAME`}})
 	for _, o := range []string{"config-dir", "root"} {
 		all["self-check --"+o] = effect{elsewhere: "internal/cli/selfcheck"}

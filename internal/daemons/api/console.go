@@ -3,6 +3,7 @@ package api
 import (
 	"context"
 	"errors"
+	"log/slog"
 	"net/http"
 	"regexp"
 	"strings"
@@ -18,10 +19,12 @@ import (
 // consoles serves the web console: its files, and the data that its pages read. To change
 // something, pages use the same resources as other clients.
 type consoles struct {
-	s       *Settings
-	master  Master
-	streams *streams
-	lookups *lookups
+	s        *Settings
+	log      *slog.Logger
+	master   Master
+	sessions *sessions
+	streams  *streams
+	lookups  *lookups
 }
 
 func (o *consoles) get(c *call) (any, error) {
@@ -37,6 +40,8 @@ func (o *consoles) get(c *call) (any, error) {
 			return nil, &failure{http.StatusForbidden, "This is for the pages of the console only"}
 		}
 		return nil, o.data(c, name, fun)
+	case name == "enter":
+		return nil, o.enter(c)
 	case name == "":
 		if !strings.HasSuffix(c.r.URL.Path, "/") {
 			c.w.Header().Set("Location", c.s.Prefix+"/console/")
@@ -60,7 +65,7 @@ func (o *consoles) data(c *call, name, fun string) error {
 	switch name {
 	case "boot":
 		c.answer(value.DictOf("version", salt.BrineVersion, "eauth", value.Strings(c.s.EAuth), "clients", value.Strings(c.s.Clients),
-			"masters", value.Strings(c.s.ConsoleMasters), "oidc", c.s.CodeFlow != nil, "approval_above", int64(c.s.ApprovalAbove)), nil)
+			"masters", value.Strings(c.s.ConsoleMasters), "oidc", c.s.CodeFlow != nil, "door", c.s.Door != nil, "approval_above", int64(c.s.ApprovalAbove)), nil)
 		return nil
 	case "oidc":
 		return o.toProvider(c)

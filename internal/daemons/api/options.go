@@ -52,6 +52,8 @@ type Settings struct {
 	ApprovalAbove int
 	// CodeFlow starts sign-ins at an OpenID provider; nil if none is configured for browsers.
 	CodeFlow CodeFlow
+	// Door lets browsers in without a password; nil: there is none.
+	Door *Door
 	// EAuth are the authentication systems that the console offers.
 	EAuth         []string
 	ACL           *value.Dict // api_acl; nil: all users may log in

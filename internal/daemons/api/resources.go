@@ -87,7 +87,7 @@ func (a *Server) resources() map[string]*resource {
 		maps.Copy(t, data.resources(bus.resumable))
 	}
 	if a.s.Console && a.s.Sessions {
-		pages := &consoles{s: &a.s, master: a.master, streams: bus, lookups: looks}
+		pages := &consoles{s: &a.s, log: a.log, master: a.master, sessions: a.sessions, streams: bus, lookups: looks}
 		t["/console"] = &resource{about: "The web console.", allow: getOnly, below: -1, raw: true, do: map[string]handler{get: pages.get}}
 	}
 	if a.s.Webhook != "/" {

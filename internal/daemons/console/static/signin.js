@@ -72,7 +72,8 @@ export function signIn(app, server, done, problem) {
     }
   };
   fill(app, h("main", { class: "sign", id: "main", tabindex: "-1" }, h("h1", {}, "Brine console"),
-    server.eauth.length === 0 && h("p", { class: "error" }, "This master has no external_auth: there is no way to sign in."),
+    server.door && h("p", {}, "To come in without a password, open the link that brine console has printed last."),
+    server.eauth.length === 0 && !server.door && h("p", { class: "error" }, "This master has no external_auth: there is no way to sign in."),
     server.oidc && (crypto.subtle ? h("button", { type: "button", id: "provider", on: { click: () => toProvider().catch((x) => fill(error, x.message)) } }, "Sign in with OpenID") :
       h("p", { class: "quiet" }, "Sign-in with OpenID needs an https address.")),
     h("form", { on: { submit } },
