@@ -47,7 +47,8 @@ func pythonMaster(t *testing.T, change ...func(*master.Config)) *theMaster {
 		cfg.Pillar.Roots = value.DictOf("base", value.ListOf(filepath.Join(dir, "pillar")))
 		cfg.Pillar.External = yamlDict(t, "x: [{mine: {prefix: ab, count: 2}}, {broken: milk}, {needs: 1}, {asks: 1}]").At("x")
 		cfg.Options.MasterTops = value.DictOf("where", "from_top")
-		cfg.Opts.Update(value.DictOf("master_tops", cfg.Options.MasterTops, "conf_file", "/none", "renderer", "jinja|yaml", "pki_dir", cfg.PKIDir))
+		cfg.Opts.Update(value.DictOf("master_tops", cfg.Options.MasterTops, "conf_file", "/none", "renderer", "jinja|yaml", "pki_dir", cfg.PKIDir,
+			"minion_data_cache", true))
 		for _, f := range change {
 			f(cfg)
 		}
@@ -71,7 +72,10 @@ func (m *theMaster) local() *client.Client {
 // TestMastersPython: a master fetches the user's own modules, and uses them as sources of pillar
 // and of top data, as renderers and as runners.
 func TestMastersPython(t *testing.T) {
-	m := pythonMaster(t)
+	m := pythonMaster(t, func(cfg *master.Config) {
+		cfg.Options.MasterTops = value.DictOf("where", "from_top", "odd", 1, "broken", 1, "again", 1)
+		cfg.Opts.Set("master_tops", cfg.Options.MasterTops)
+	})
 	starts := m.events("salt/minion/")
 	for _, id := range []string{"web1", "db1"} {
 		startMinion(t, id, "tcp", []*theMaster{m}, nil)
@@ -88,8 +92,9 @@ func TestMastersPython(t *testing.T) {
 	}
 	fetched, _ := all.At("return").(*value.Dict)
 	for kind, want := range map[string]string{
-		"pillar": "pillar.asks pillar.broken pillar.needs pillar.own", "modules": "modules.tools", "tops": "tops.where", "runners": "runners.deep runners.site",
-		"states": ""} {
+		"pillar": "pillar.asks pillar.broken pillar.needs pillar.own", "modules": "modules.tools", "tops": "tops.again tops.broken tops.odd tops.where",
+		"runners": "runners.deep runners.site",
+		"states":  ""} {
 		names := value.Texts(fetched.At(kind))
 		slices.Sort(names)
 		if got := strings.Join(names, " "); got != want {
@@ -138,7 +143,8 @@ func TestMastersPython(t *testing.T) {
 	if got := value.Repr(failing.At("_errors")); got != "['Failed to load ext_pillar broken: no milk today']" {
 		t.Errorf("the errors of the pillar: %s", got)
 	}
-	if got := value.Repr(m.command("glob", "web1", "state.show_top", 1)["web1"].At("return")); got != "{'base': ['from_top.web', 'web1']}" {
+	if got := value.Repr(m.command("glob", "web1", "state.show_top", 1)["web1"].At("return")); got !=
+		"{'base': ['again', 'web1', 'from_top.web'], 'dev': ['True.jinja-yaml'], 'keys': ['grains', 'opts']}" {
 		t.Errorf("master_tops: %s", got)
 	}
 }
@@ -600,7 +606,23 @@ func TestRunnersOfTheUser(t *testing.T) {
 	if _, err := c.Run(t.Context(), client.Runner{Fun: "saltutil.sync_all"}, nil, nil); err != nil {
 		t.Fatal(err)
 	}
+	key, err := os.ReadFile(filepath.Join(m.cfg.PKIDir, "minions", "web1"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, id := range []string{"p1", "p2", "q"} {
+		write(t, filepath.Join(m.cfg.PKIDir, "minions_pre", id), string(key))
+	}
 	for call, want := range map[string]string{
+		"deep.changed": "[{'minions': ['p1', 'p2']}, {'minions': ['p1']}, {'minions_rejected': ['p1']}, " +
+			"{'minions': ['db1', 'p2', 'web1'], 'minions_pre': ['q'], 'minions_rejected': ['p1'], 'minions_denied': []}, {'minions_rejected': ['p1']}, " +
+			"{'minions': ['p1']}, {'minions': ['q']}, {'minions': ['q']}, {}, {}, {}, " +
+			"{'minions': ['db1', 'p2', 'web1'], 'minions_pre': [], 'minions_rejected': [], 'minions_denied': []}, " +
+			"{'minions': ['db1', 'p2', 'web1']}, {}, {'minions': ['db1', 'web1']}]",
+		"deep.known": "[[['web1', True, 'yes it is'], ['lost', False, None], [None, True, 'yes it is']], ['web1']]",
+		"deep.formatted": `['a:\n    - 1\n    |_\n      ----------\n      b:\n          x', ` +
+			`'{\n    "a": [\n        1,\n        {\n            "b": "x"\n        }\n    ]\n}', "a: [1, {'b': 'x'}]\n", 'a:\n- 1\n- b: x\n', ` +
+			`"{'a': [1, {'b': 'x'}]}", 'a:\n', 'a: 1', '{\n    "a": 1\n}', False]`,
 		"deep.loaded": "True",
 		"deep.here":   "['x', 'GREETING = \"hi \"', 8, 'Linux']",
 		"deep.keys":   "[['db1', 'web1'], False, True, True]",

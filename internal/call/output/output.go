@@ -168,12 +168,17 @@ func (p *Printer) find(name string) outputter {
 // Render renders data with the named outputter, without trailing white space. It logs an unknown
 // name and uses nested for it, and for data that does not fit the outputter.
 func (p *Printer) Render(name string, data any, c Call) string {
+	return strings.TrimRightFunc(p.Format(name, data, c), pySpace)
+}
+
+// Format returns what an outputter makes of data, with a line end if the outputter writes one.
+func (p *Printer) Format(name string, data any, c Call) string {
 	text, err := p.find(name)(p, data, c)
 	if err != nil {
 		p.log.Debug("data does not fit the outputter; using nested", "outputter", name, "err", err)
 		text, _ = p.nested(data, c)
 	}
-	return strings.TrimRightFunc(text, pySpace)
+	return text
 }
 
 // Print renders data and writes it to w in whole lines. It writes nothing for empty output.

@@ -222,7 +222,7 @@ func (e *Env) output(a arguments) (any, error) {
 			}
 		}
 	}
-	return output.New(o, e.Call.Log).Render(a.text(0), a.at(1), output.Call{}), nil
+	return output.New(o, e.Call.Log).Format(a.text(0), a.at(1), output.Call{}), nil
 }
 
 // render runs a renderer on a text: name, text, saltenv, path, context, and the objects of Python in

@@ -4,6 +4,7 @@ import (
 	"context"
 	"os"
 	"slices"
+	"strings"
 	"time"
 
 	"brine/internal/base/registry"
@@ -36,8 +37,7 @@ func TopSources() []string { return topSources.Names() }
 func (f *fileRoutes) tops(c *channel.Call) {
 	out := value.NewDict(1)
 	conf := f.settings.options().MasterTops
-	for k, v := range conf.All() {
-		name := value.Str(k)
+	for _, name := range f.topNames(conf) {
 		source, ok := topSources.Lookup(name)
 		if f.templates.isTop(name) {
 			source, ok = func(ctx context.Context, id string, _ any) (*value.Dict, error) {
@@ -48,22 +48,33 @@ func (f *fileRoutes) tops(c *channel.Call) {
 			f.log.Error("no such source of top data", "master_tops", name)
 			continue
 		}
-		got, err := source(f.ctx(), c.ID, v)
+		got, err := source(f.ctx(), c.ID, conf.At(name))
 		if err != nil {
 			f.log.Error("source of top data failed", "master_tops", name, "minion", c.ID, "err", err)
 			continue
 		}
-		for env, sls := range got.All() {
-			all := value.Texts(out.At(env))
-			for _, s := range value.Texts(sls) {
-				if !slices.Contains(all, s) {
-					all = append(all, s)
-				}
-			}
-			out.Set(env, value.Strings(all))
-		}
+		value.Update(out, got, true)
 	}
 	c.Reply(out)
+}
+
+// topNames returns the sources of master_tops in the order in which Salt calls them: the user's own
+// modules by name, then the others.
+func (f *fileRoutes) topNames(conf *value.Dict) []string {
+	names := make([]string, 0, conf.Len())
+	for k := range conf.All() {
+		names = append(names, value.Str(k))
+	}
+	slices.SortFunc(names, func(a, b string) int {
+		if own := f.templates.isTop(a); own != f.templates.isTop(b) {
+			if own {
+				return -1
+			}
+			return 1
+		}
+		return strings.Compare(a, b)
+	})
+	return names
 }
 
 func init() { topSources.Register("ext_nodes", extNodes) }

@@ -12,7 +12,7 @@ def get_printout(out, opts=None, **kwargs):
     opts = dict(opts or {}, **kwargs)
     if opts.get("output") and opts["output"] != "highstate":
         out = opts["output"]
-    given = {k: opts[k] for k in _OPTIONS if k in opts}
+    given = {k: opts[k] for k in _OPTIONS if opts.get(k) is not None}
     if opts.get("force_color"):
         given["color"] = True
     elif opts.get("no_color"):
@@ -25,7 +25,7 @@ def get_printout(out, opts=None, **kwargs):
 
 def out_format(data, out, opts=None, **kwargs):
     """Return data as an outputter shows it."""
-    return get_printout(out, opts, **kwargs)(data)
+    return get_printout(out, opts, **kwargs)(data).rstrip()
 
 
 try_printout = out_format
