@@ -106,6 +106,10 @@ fuzz-keep: ## copy the inputs that make fuzz has found and that cover more than 
 
 bench: build ## all figures of docs/performance.md, beside stock Salt if BRINE_STOCK_SALT names it; takes most of an hour
 	$(GO) run ./bench -out docs/performance $(BENCHFLAGS)
+	$(if $(BENCHFLAGS),,$(MAKE) bench-console)
+
+bench-console: build tools ## the figures of docs/console.md: the web console of 5,000 minions in Chromium
+	$(GO) test -count=1 -v -run '^TestFigures$$' ./test/console
 
 bench-quick: build ## the same with a tenth of the load, once, in some minutes
 	$(GO) run ./bench -scale 0.1 -repeat 1 $(BENCHFLAGS)
