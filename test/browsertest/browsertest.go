@@ -191,13 +191,14 @@ func (b *Browser) Cookies() (all []Cookie) {
 }
 
 // special are the keys of WebDriver without a character.
-var special = map[string]string{"Enter": "\ue007", "Tab": "\ue004", "Escape": "\ue00c"}
+var special = map[string]string{"Enter": "\ue007", "Tab": "\ue004", "Escape": "\ue00c", "ArrowLeft": "\ue012", "ArrowUp": "\ue013", "ArrowRight": "\ue014",
+	"ArrowDown": "\ue015", "Home": "\ue011", "End": "\ue010", "PageUp": "\ue00e", "PageDown": "\ue00f"}
 
 // control is the key Control of WebDriver.
 const control = "\ue009"
 
 // Type presses and releases keys one after the other: the characters of each text, or one of the
-// keys Enter, Tab and Escape, or a key with Control, as in Control+k. The element with the focus
+// special keys, such as Enter and ArrowDown, or a key with Control, as in Control+k. The element with the focus
 // receives them.
 func (b *Browser) Type(texts ...string) {
 	b.t.Helper()
@@ -212,6 +213,9 @@ func (b *Browser) Type(texts ...string) {
 		}
 		if key, ok := strings.CutPrefix(text, "Control+"); ok {
 			actions = append(actions, map[string]any{"type": "keyDown", "value": control})
+			if k, ok := special[key]; ok {
+				key = k
+			}
 			press(key)
 			actions = append(actions, map[string]any{"type": "keyUp", "value": control})
 			continue

@@ -2,7 +2,7 @@ import { h, fill, table, row, status, say, ask, save } from "./dom.js";
 import { look, write } from "./api.js";
 import { store, watch } from "./store.js";
 import { result } from "./result.js";
-import { matrix, difference, readable } from "./matrix.js";
+import { matrix, again, difference, readable } from "./matrix.js";
 import { address, plain } from "./text.js";
 import { viewBox } from "./saved.js";
 import { comparison, earlier } from "./compare.js";
@@ -13,11 +13,18 @@ const funs = (fun) => (Array.isArray(fun) ? fun.join(", ") : plain(fun));
 // argsOf writes the arguments of a job as on a command line; null stands for those that are too large.
 const argsOf = (j) => (Array.isArray(j.arg) ? asLine(j.arg) : j.arg === null || j.arg === undefined ? "" : plain(j.arg));
 
+// spoken is a job as a sentence, for users of screen readers.
+function spoken(j, minions, returned, failed) {
+  const args = argsOf(j).slice(0, 100);
+  return funs(j.fun) + (args ? " with " + args : "") + " on " + plain(j.tgt).slice(0, 100) + (j.user ? ", by " + j.user : "") + ": " + returned + " of " + minions + " minions returned, " +
+    (failed > 0 ? failed + " failed" : "none failed");
+}
+
 // jobRows is the table of jobs.
 export function jobRows(rows) {
   if (rows.length === 0) return h("p", { class: "quiet" }, "There are no jobs.");
   return table("Jobs", ["Started", "Function", "Arguments", "Target", "User", "Result"], rows.map((j) => row([
-    h("a", { href: "#/jobs/" + address(j.jid) }, j.time || j.jid), funs(j.fun), h("span", { class: "data" }, argsOf(j).slice(0, 200)),
+    h("a", { href: "#/jobs/" + address(j.jid), "aria-label": (j.time || j.jid) + ": " + spoken(j, j.minions, j.returned, j.failed) }, j.time || j.jid), funs(j.fun), h("span", { class: "data" }, argsOf(j).slice(0, 200)),
     plain(j.tgt).slice(0, 200), [j.user || "", j.approved_by && h("div", { class: "quiet" }, "approved by " + j.approved_by)], jobStatus(j)], { "data-jid": j.jid })));
 }
 
@@ -64,21 +71,22 @@ export function jobs(main, { query, user }) {
 }
 
 const maxRows = 500;
+const sayEvery = 10000; // milliseconds between what screen readers hear of a job that runs
 
 // job shows one job, and the results of minions as they arrive.
 export function job(main, { part: jid, query, user }) {
-  const about = h("div", { class: "card" }), bar = h("progress", { "aria-label": "Minions that have returned" }), counts = h("p", { id: "counts", role: "status" });
+  const about = h("div", { class: "card" }), bar = h("progress", { "aria-label": "Minions that have returned" }), counts = h("p", { id: "counts" });
   const list = h("div", { id: "results" }), error = h("p", { class: "error" }), groups = h("div", {});
   const only = h("select", { id: "f-only", on: { change: () => draw(true) } }, ["all", "failed", "returned", "waiting"].map((o) => h("option", { value: o }, o)));
   const results = new Map(); // by minion
   const shown = new Map(); // by minion: {row, of}
-  let ids = [], over = false, body = null, told = -1;
+  let ids = [], over = false, body = null, told = -1, saidAt = 0, described = null;
 
   // What can be done with the job. The elements stay while results arrive, so that they keep the focus.
   let job = null; // what was run
-  const again = (word, ids) => h("a", { href: "#/run?job=" + address(jid), hidden: true, "data-again": word, on: { click: () => handOver(jid, { ...job, ...(ids ? { tgt: ids(), tgt_type: "list" } : {}) }) } });
+  const offered = (word, ids) => h("a", { href: "#/run?job=" + address(jid), hidden: true, "data-again": word, on: { click: () => handOver(jid, { ...job, ...(ids ? { tgt: ids(), tgt_type: "list" } : {}) }) } });
   const failures = () => ids.filter((id) => (results.get(id) || {}).failed), missing = () => ids.filter((id) => !results.has(id));
-  const whole = again("all"), onFailed = again("failed", failures), onMissing = again("missing", missing), done = h("p", { role: "status" });
+  const whole = offered("all"), onFailed = offered("failed", failures), onMissing = offered("missing", missing), done = h("p", { role: "status" });
   const kill = h("button", { type: "button", class: "danger", id: "kill", hidden: true, on: { click: async () => {
     const tgt = missing();
     if (!await ask("Kill a job", h("p", {}, "This kills the job on " + tgt.length + (tgt.length === 1 ? " minion" : " minions") + " without a return."), "Kill", true)) return;
@@ -103,7 +111,7 @@ export function job(main, { part: jid, query, user }) {
     }
   };
 
-  const describe = (d) => { job = typeof d.fun === "string" ? { tgt: d.tgt, tgt_type: d.tgt_type, fun: d.fun, arg: Array.isArray(d.arg) ? d.arg : [] } : null; fill(about, h("p", {}, h("strong", { class: "data" }, funs(d.fun)), " ", h("span", { class: "data" }, argsOf(d).slice(0, 2000))),
+  const describe = (d) => { described = d; job = typeof d.fun === "string" ? { tgt: d.tgt, tgt_type: d.tgt_type, fun: d.fun, arg: Array.isArray(d.arg) ? d.arg : [] } : null; fill(about, h("p", {}, h("strong", { class: "data" }, funs(d.fun)), " ", h("span", { class: "data" }, argsOf(d).slice(0, 2000))),
     h("p", { class: "quiet" }, "Target ", h("span", { class: "data" }, plain(d.tgt).slice(0, 500)), " (" + (d.tgt_type || "glob") + "), by " + (d.user || "unknown") + (d.approved_by ? ", approved by " + d.approved_by : "") + (d.time ? ", " + d.time : "")),
     h("p", { class: "quiet data" }, jid),
     user.may["runner.fleet.jobs"] && user.may["runner.fleet.compare"] && typeof d.fun === "string" && earlier(jid, d.fun)); };
@@ -141,7 +149,12 @@ export function job(main, { part: jid, query, user }) {
     const text = returned + " of " + ids.length + " minions returned" + (failed > 0 ? ", " + failed + " failed" : "");
     fill(counts, text);
     offer();
-    if (returned === ids.length && returned !== told) say(text);
+    // Screen readers hear how it goes, but not each return.
+    const done = returned === ids.length;
+    if (ids.length > 0 && returned !== told && (done || Date.now() - saidAt > sayEvery)) {
+      say(described && (done || told < 0) ? spoken(described, ids.length, returned, failed) : text);
+      saidAt = Date.now();
+    }
     told = returned;
     // Failures come first, then results, then those that have not returned.
     const rank = (id) => (results.has(id) ? (results.get(id).failed ? 0 : 1) : 2);
@@ -165,9 +178,11 @@ export function job(main, { part: jid, query, user }) {
       }
       if (body.children[i] !== s.row) body.insertBefore(s.row, body.children[i] || null);
     });
+    const restore = again(groups);
     const opened = [...groups.querySelectorAll("details[open]")].map((d) => d.id);
     fill(groups, rows.length > maxRows && h("p", { class: "cut" }, (rows.length - maxRows) + " more minions are not shown: choose failed or waiting."), sameAnswers(), matrix(ids, results));
     for (const d of groups.querySelectorAll("details")) if (opened.includes(d.id)) d.open = true;
+    restore();
   };
 
   // sameAnswers tells how many minions gave equal answers, if there are several.
