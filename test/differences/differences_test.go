@@ -19,6 +19,7 @@ import (
 	"brine/internal/call/fn"
 	"brine/internal/call/output"
 	"brine/internal/catalogue"
+	"brine/internal/catalogue/actions/sdb"
 	"brine/internal/catalogue/beacons"
 	"brine/internal/catalogue/runners"
 	"brine/internal/catalogue/states/orchestration"
@@ -126,7 +127,7 @@ func have(t *testing.T) map[string][]string {
 		"modules": moduleNames(minion.Catalogue()), "runners": moduleNames(runners.New(runners.Deps{})), "wheel": moduleNames(wheel.New(wheel.Deps{})),
 		"renderers": render.Names(), "outputters": output.Names(), "returners": returner.Names(), "beacons": slices.Collect(maps.Keys(beacons.All(&host.Machine{}))),
 		"auth": auth.Systems(), "pillar": pillar.Externals(), "tops": master.TopSources(), "file server": append(files, "roots"), "executors": minion.ExecutorNames(),
-		"cache": drivers.Names(), "tokens": {"localfs"},
+		"cache": drivers.Names(), "tokens": {"localfs"}, "sdb": sdb.Names(),
 	}
 	for _, m := range minion.Catalogue() {
 		out["function "+m.Name] = append(out["function "+m.Name], functionNames(m)...)

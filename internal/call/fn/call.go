@@ -77,6 +77,8 @@ type Call struct {
 	Files Files
 	// Templates renders templates. It is nil where templates are not supported.
 	Templates Templates
+	// SDB has the user's drivers for sdb:// references; nil if there are none.
+	SDB SDB
 	// Log is never nil after preparation.
 	Log *slog.Logger
 	// Funcs are the functions that the function may call.
@@ -92,6 +94,14 @@ type Call struct {
 	retcode int
 	failed  bool
 	out     string
+}
+
+// SDB has drivers for sdb:// references.
+type SDB interface {
+	// Has reports whether there is a driver of a name.
+	Has(driver string) bool
+	// Call calls a function of a driver: get, set or delete.
+	Call(ctx context.Context, c *Call, driver, function string, args []any, profile *value.Dict) (any, error)
 }
 
 // Templates renders templates with the grains, pillar, options and functions of a Call.

@@ -136,12 +136,30 @@ func (e *Env) request(ctx context.Context, p *Pool, name string, args []any) (v 
 		return e.render(ctx, p, a)
 	case "match":
 		return e.match(a)
+	case "sdb":
+		return e.sdb(ctx, a)
 	case "subscribe", "unsubscribe", "event", "fire":
 		return e.bus(ctx, name, a)
 	case "command":
 		return e.command(ctx, a)
 	}
 	return nil, fmt.Errorf("there is no request %q", name)
+}
+
+// sdb calls a function of the module sdb: its name, other options than the daemon's or nil, and
+// arguments.
+func (e *Env) sdb(ctx context.Context, a arguments) (any, error) {
+	c := *e.Call
+	if given, ok := a.at(1).(*value.Dict); ok {
+		opts := c.Config.All().Clone()
+		opts.Update(given)
+		c.Config, c.Pillar = fn.Tree{Dict: opts}, fn.Tree{}
+	}
+	f, ok := c.Funcs.Builtin("sdb." + a.text(0))
+	if !ok {
+		return nil, fn.Errorf("values of sdb cannot be looked up here")
+	}
+	return f.Call(ctx, &c, a[min(2, len(a)):], nil)
 }
 
 // arguments are the arguments of a request; a missing one is nil.

@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"brine/internal/call/fn"
+	actions "brine/internal/catalogue/actions/sdb"
 	"brine/internal/py/value"
 )
 
@@ -24,9 +25,9 @@ type configArgs struct {
 	Delimiter string `salt:"delimiter" doc:"separator of the keys in a path" default:":"`
 }
 
-func (configuration) get(_ context.Context, c *fn.Call, a configArgs) (any, error) {
+func (configuration) get(ctx context.Context, c *fn.Call, a configArgs) (any, error) {
 	if v, ok := value.Traverse(c.Config.All(), a.Key, a.Delimiter); ok {
-		return v, nil
+		return actions.Get(ctx, c, v, false)
 	}
 	return a.Default, nil
 }

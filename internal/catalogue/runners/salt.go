@@ -96,7 +96,7 @@ func (e execution) cmd(ctx context.Context, c *fn.Call, a cmdArgs) (any, error) 
 		return nil, fn.Errorf("a master has no pillar of its own: leave with_pillar out")
 	}
 	kwargs.Delete("with_pillar")
-	call := &fn.Call{ID: c.ID, JID: c.JID, Config: c.Config, Pillar: fn.Tree{}, Log: c.Log, Progress: c.Progress, Funcs: funcs,
+	call := &fn.Call{ID: c.ID, JID: c.JID, Config: c.Config, Pillar: fn.Tree{}, Log: c.Log, Progress: c.Progress, Funcs: funcs, SDB: c.SDB,
 		Grains: &ownGrains{ctx: ctx, conf: c.Config, id: c.ID, log: c.Log}}
 	ret, err := funcs.Call(ctx, call, a.Fun, a.Args, kwargs)
 	var unknown *fn.UnknownError

@@ -207,6 +207,9 @@ func configure(env *frame.Env, o *options, early *slog.Logger) (*config.Minion, 
 	if o.RefreshCache {
 		t.Set("grains_cache_expiration", 0, "command line")
 	}
+	if err := config.ResolveSDB(context.Background(), t); err != nil {
+		return nil, nil, err
+	}
 	cfg, err := config.NewMinion(t, config.ThisMachine(), false, early)
 	return cfg, t, err
 }

@@ -168,6 +168,9 @@ func (b *blueprint) configure(env *frame.Env, over *value.Dict, dir string, star
 		}
 		t.Set(name, v, "command line")
 	}
+	if err := config.ResolveSDB(context.Background(), t); err != nil {
+		return nil, err
+	}
 	c, err := b.load(t, starting, logger)
 	if err == nil {
 		c.files = t.Files

@@ -44,7 +44,7 @@ var ineffectiveGroups = []ineffectiveGroup{
 		clean_dynamic_modules=true client_dirs clouds_dirs cloud_dirs cython_enable enable_zip_modules executors_dirs
 		extmod_blacklist extmod_whitelist fileserver_dirs grains_dirs log_handlers_dirs matchers_dirs metaproxy_dirs module_dirs
 		modules_dirs modules_max_memory=-1 netapi_dirs optimization_order=[0,1,2] output_dirs pillar_dirs pkgdb_dirs pkgfiles_dirs
-		queue_dirs queues_dirs render_dirs renderers_dirs returner_dirs returners_dirs roster_dirs runner_dirs runners_dirs sdb_dirs serializers_dirs
+		queue_dirs queues_dirs render_dirs renderers_dirs returner_dirs returners_dirs roster_dirs runner_dirs runners_dirs serializers_dirs
 		states_dirs thorium_dirs tokens_dirs top_dirs tops_dirs utils_dirs wrapper_dirs`},
 	{why: "there is one module x509, that of x509_v2, and there are no other features to choose", options: `features={"x509_v2":true}`},
 	{why: "one process does the work of Salt's many, and needs no such setting", options: `con_cache event_publisher_niceness event_return_niceness
@@ -85,7 +85,7 @@ var ineffectiveGroups = []ineffectiveGroup{
 	{why: "files are updated each loop_interval, or at the interval of gitfs_update_interval and git_pillar_update_interval",
 		options: "minionfs_update_interval=60 roots_update_interval=60 s3fs_update_interval=60"},
 	{why: "snapper is not used: no snapshot is made before a state run", options: "snapper_states snapper_states_config=root"},
-	{why: "there is no SDB; put secrets into pillar, encrypted with gpg", options: "sqlite_queue_dir=/var/cache/salt/master/queues"},
+	{why: "queues are files below cachedir", options: "sqlite_queue_dir=/var/cache/salt/master/queues"},
 	{why: "the renderer pass does not exist; use gpg", options: "pass_dir pass_gnupghome pass_strict_fetch pass_variable_prefix"},
 	{why: "decrypted values are not kept on the disk", options: "gpg_cache gpg_cache_backend=disk gpg_cache_ttl=86400"},
 	{why: "log_level and log_level_logfile hold for all parts", options: "log_granular_levels"},
@@ -227,40 +227,10 @@ func (t *Tree) Unsupported(declare ...any) (out []Unsupported) {
 		if o := ineffective(name, v); o != nil && o.Refused && !declared[name] {
 			out = append(out, Unsupported{Key: name, Why: "this option of Salt has no effect in Brine: " + o.Why})
 		}
-		if secret := findSDB(v, 0); secret != "" {
+		if ref := findSDB(v, 0, func(uri string) bool { return references{t}.problem(uri) != "" }); ref != "" {
 			out = append(out, Unsupported{Key: name, Unit: "sdb", Why: fmt.Sprintf(
-				"Brine does not look up %s: the option would have this string as its value; write the secret into a file of its own that only root may read, "+
-					"and name it by include", secret)})
+				"Brine cannot look up %s, so that the option would have this string as its value: %s", ref, references{t}.problem(ref))})
 		}
 	}
 	return out
-}
-
-// maxSDB bounds the depth to which a value is searched.
-const maxSDB = 20
-
-// findSDB returns the first string in v that is a reference to an SDB.
-func findSDB(v any, depth int) string {
-	if depth > maxSDB {
-		return ""
-	}
-	switch v := v.(type) {
-	case string:
-		if strings.HasPrefix(v, "sdb://") {
-			return v
-		}
-	case *value.Dict:
-		for _, w := range v.All() {
-			if s := findSDB(w, depth+1); s != "" {
-				return s
-			}
-		}
-	case *value.List:
-		for _, w := range v.Items {
-			if s := findSDB(w, depth+1); s != "" {
-				return s
-			}
-		}
-	}
-	return ""
 }

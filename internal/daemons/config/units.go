@@ -40,18 +40,23 @@ func (t *Tree) ownModules(kind string) []string { return slices.Sorted(maps.Keys
 
 // ownClaims returns the user's own modules of a kind that are on disk, by the names that they provide.
 func (t *Tree) ownClaims(kind string) map[string][]string {
+	_, dir := moduleDirs(t)
+	return extmods.Scan(extmods.Dirs(t.Values, dir, kind)).Claims
+}
+
+// moduleDirs returns the daemon's cache and the directory of fetched modules.
+func moduleDirs(t *Tree) (cache, modules string) {
 	root, dir := t.Values.Str("root_dir"), t.Values.Str("extension_modules")
 	if root == "" {
 		root = "/"
 	}
+	if cache = t.Values.Str("cachedir"); cache == "" {
+		cache = "/var/cache/salt/" + string(t.Kind)
+	}
 	if dir == "" {
-		cache := t.Values.Str("cachedir")
-		if cache == "" {
-			cache = "/var/cache/salt/" + string(t.Kind)
-		}
 		dir = filepath.Join(cache, "extmods")
 	}
-	return extmods.Scan(extmods.Dirs(t.Values, underRoot(root, dir), kind)).Claims
+	return underRoot(root, cache), underRoot(root, dir)
 }
 
 // Options of both daemons, and of each.

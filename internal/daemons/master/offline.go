@@ -36,12 +36,12 @@ var offlineRunners = []string{
 	"cache.fetch", "cache.grains", "cache.list", "cache.mine", "cache.pillar",
 	"config", "doc.runner", "doc.wheel", "error", "fileserver",
 	"jobs.exit_success", "jobs.last_run", "jobs.list_job", "jobs.list_jobs", "jobs.list_jobs_filter", "jobs.lookup_jid", "jobs.master", "jobs.print_job",
-	"http", "match", "mine.get", "network", "pillar", "saltutil", "test",
+	"http", "match", "mine.get", "network", "pillar", "saltutil", "sdb", "test",
 }
 
 // withoutData are the offline runners that read no data of a master, so that they work on a
 // machine that never had one.
-var withoutData = []string{"config", "doc", "error", "http", "network.wol", "network.wollist", "test"}
+var withoutData = []string{"config", "doc", "error", "http", "network.wol", "network.wollist", "sdb", "test"}
 
 // named reports whether a list of functions and modules has a function.
 func named(list []string, fun string) bool {
@@ -70,6 +70,9 @@ func RunOffline(ctx context.Context, cfg Config, fun string, args []any, progres
 	}
 	jid := salt.NewJID(time.Now())
 	c := &fn.Call{ID: cfg.ID, JID: jid, Log: log, Config: fn.Tree{Dict: cfg.Opts}}
+	if m.user != nil {
+		c.SDB = m.user.SDB()
+	}
 	c.Progress = func(part any) {
 		d, ok := part.(*value.Dict)
 		if !ok {

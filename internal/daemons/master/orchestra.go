@@ -108,7 +108,7 @@ func (o *orchestra) call(jid string) *fn.Call {
 	return (&fn.Call{
 		ID: o.id, JID: jid, Log: o.log, Funcs: o.funcs, Config: fn.Tree{Dict: opts}, Grains: o.grains, Pillar: fn.NewPillar(nil, compile),
 		Files:     fileclient.New(ownSource{o.settings}, fileclient.Options{CacheDir: o.cacheDir, HashType: o.settings.options().HashType}, o.log),
-		Templates: orchestraTemplates{o},
+		Templates: orchestraTemplates{o}, SDB: o.templates.user.SDB(),
 	}).Prepare()
 }
 

@@ -15,6 +15,7 @@ import (
 	"brine/internal/base/target"
 	"brine/internal/call/audit"
 	"brine/internal/call/auth"
+	"brine/internal/call/fn"
 	"brine/internal/net/channel"
 	"brine/internal/net/crypt"
 	"brine/internal/net/event"
@@ -140,6 +141,7 @@ func newParts(t *testing.T, minions []string, set func(*Config)) *parts {
 	m.recorder = &recorder{audit: m.audit, log: discard, unauthenticated: newRefusalLimit()}
 	m.runners = &runnerCalls{
 		id: c.ID, ctx: m.life.context, options: c.Jobs, running: &running{}, jobs: m.jobs, sinks: m.sinks, bus: m.bus, log: discard, rateLimitedLog: p.limited,
+		sdb: func() fn.SDB { return nil },
 	}
 	m.states = &jobStates{queue: m.queue, jobs: m.jobs, bus: m.bus, log: discard, rateLimitedLog: p.limited}
 	m.stockJobs, err = job.NewLocalCache(c.CacheDir, c.Options.HashType)

@@ -18,7 +18,7 @@ func newReactor(o reactor.Options, t *templates, calls *insideCalls, c *cluster.
 	inside := within{calls, reactor.User, "reactor"}
 	orders := inside.client()
 	call := func() *fn.Call {
-		return (&fn.Call{ID: t.id, Files: t.ownFiles(), Log: t.log, Funcs: t.funcs, Config: fn.Tree{Dict: t.settings.current().opts}}).Prepare()
+		return (&fn.Call{ID: t.id, Files: t.ownFiles(), Log: t.log, Funcs: t.funcs, SDB: t.user.SDB(), Config: fn.Tree{Dict: t.settings.current().opts}}).Prepare()
 	}
 	grains := &ownGrains{id: t.id, ctx: t.ctx, log: t.log}
 	return reactor.New(o, reactor.Deps{

@@ -29,8 +29,10 @@ type runnerCalls struct {
 	sinks    *sinks.Jobs
 	bus      *event.Bus
 	traces   traces
-	log      *slog.Logger
-	prints   bool // fire events with what functions in Python print
+	// sdb returns the user's drivers for sdb:// references.
+	sdb    func() fn.SDB
+	log    *slog.Logger
+	prints bool // fire events with what functions in Python print
 
 	rateLimitedLog *ratelimit.Log
 }
@@ -88,7 +90,7 @@ func (r *runnerCalls) keep(done *value.Dict) {
 }
 
 func (r *runnerCalls) call(ctx context.Context, tag, jid, fun, user string, args []any, opts *value.Dict) fn.Outcome {
-	c := &fn.Call{ID: r.id, User: user, JID: jid, Log: r.log, Config: fn.Tree{Dict: opts}}
+	c := &fn.Call{ID: r.id, User: user, JID: jid, Log: r.log, Config: fn.Tree{Dict: opts}, SDB: r.sdb()}
 	c.Progress = func(part any) {
 		d, ok := part.(*value.Dict)
 		if !ok {

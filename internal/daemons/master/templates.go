@@ -101,7 +101,8 @@ func (t *templates) askMaster() fn.Module {
 			kwargs.Delete("kwarg")
 			kwargs.Update(d)
 		}
-		return t.runners().Call(ctx, (&fn.Call{ID: t.id, Config: fn.Tree{Dict: t.opts}, Log: t.log, Funcs: t.runners()}).Prepare(), a.Name, args, kwargs)
+		return t.runners().Call(ctx, (&fn.Call{ID: t.id, Config: fn.Tree{Dict: t.opts}, Log: t.log, Funcs: t.runners(),
+			SDB: t.user.SDBOfRunners()}).Prepare(), a.Name, args, kwargs)
 	}
 	open := func() (*client.Client, func(), error) {
 		if t.orders == nil {
@@ -150,7 +151,7 @@ func (t *templates) compiler(cfg Config, git *gitpillar.Source, groups target.No
 	return pillar.New(pillar.Config{
 		Options: cfg.Pillar, Top: cfg.Top, Renderer: t.renderer, Default: renderer, Whitelist: value.ListTexts(cfg.Opts.At("renderer_whitelist")),
 		Blacklist: value.ListTexts(cfg.Opts.At("renderer_blacklist")), Opts: cfg.Opts, Nodegroups: groups, Funcs: t.funcs, Python: t.user.Pillars(),
-		Call: func() *fn.Call { return &fn.Call{Files: t.ownFiles(), Templates: ownTemplates{t}} },
+		Call: func() *fn.Call { return &fn.Call{Files: t.ownFiles(), Templates: ownTemplates{t}, SDB: t.user.SDB()} },
 		Git:  git, CacheDir: t.cacheDir, Version: cfg.Opts.Str("saltversion"), Log: t.log,
 	})
 }

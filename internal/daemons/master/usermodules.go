@@ -48,7 +48,8 @@ func (t *templates) call() *fn.Call {
 	opts := t.opts.Clone()
 	opts.Set("id", t.id)
 	opts.Set("__role", "master")
-	return &fn.Call{ID: t.id, Log: t.log, Funcs: t.funcs, Config: fn.Tree{Dict: opts}, Grains: t.grains, Files: t.ownFiles(), Templates: ownTemplates{t}}
+	return &fn.Call{ID: t.id, Log: t.log, Funcs: t.funcs, Config: fn.Tree{Dict: opts}, Grains: t.grains, Files: t.ownFiles(), Templates: ownTemplates{t},
+		SDB: t.user.SDB()}
 }
 
 // SyncModules implements runners.ModuleSource.

@@ -241,7 +241,7 @@ func (m *Master) wireStores() (err error) {
 	m.recorder = &recorder{audit: m.audit, console: m.console, log: m.log, unauthenticated: newRefusalLimit()}
 	m.runners = &runnerCalls{
 		id: cfg.ID, ctx: m.life.context, options: cfg.Jobs, running: &running{}, jobs: m.jobs, sinks: m.sinks, bus: m.bus, log: m.log,
-		traces: traces{cfg.ID, cfg.Tracer}, rateLimitedLog: m.refusals,
+		traces: traces{cfg.ID, cfg.Tracer}, rateLimitedLog: m.refusals, sdb: func() fn.SDB { return m.userRunners.SDBOfRunners() },
 	}
 	if m.replicated != nil {
 		m.clusterJobs = newClusterJobs(&clusterJobs{

@@ -224,6 +224,7 @@ func (m *Minion) buildServices() {
 	funcs := func() *fn.Registry { return m.funcs }
 	m.calls = calls.NewFactory(calls.Config{
 		ID: cfg.ID, Opts: cfg.Opts, Grains: m.grains, Renderer: m.renderer, Source: cfg.fileSource(), Server: cfg.localServer(log), Funcs: funcs,
+		SDB: m.user.SDB(),
 		Log: log,
 	})
 	m.returners = returners.New(m.returnersConfig(dir))

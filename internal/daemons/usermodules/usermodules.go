@@ -41,6 +41,7 @@ const (
 	kindOutput    = "output"
 	kindExecutors = "executors"
 	kindEngines   = "engines"
+	kindSDB       = "sdb"
 
 	// kindBuiltin names functions for Python, not modules of the user.
 	kindBuiltin = "builtin"
@@ -50,9 +51,10 @@ const (
 // helper of a master loads for requests of minions, and RunnerKinds those for its runners.
 // Each has its own helpers, so that requests of minions cannot delay an operator.
 var (
-	MinionKinds = []string{kindModules, kindStates, kindGrains, kindRenderers, kindPillar, kindReturners, kindOutput, kindExecutors, "utils", "serializers"}
-	MasterKinds = []string{kindModules, kindRenderers, kindPillar, kindTops, "utils", "serializers"}
-	RunnerKinds = []string{kindRunners, kindWheel, kindModules, kindRenderers, kindReturners, "utils", "serializers"}
+	MinionKinds = []string{kindModules, kindStates, kindGrains, kindRenderers, kindPillar, kindReturners, kindOutput, kindExecutors, kindSDB, "utils",
+		"serializers"}
+	MasterKinds = []string{kindModules, kindRenderers, kindPillar, kindTops, kindSDB, "utils", "serializers"}
+	RunnerKinds = []string{kindRunners, kindWheel, kindModules, kindRenderers, kindReturners, kindSDB, "utils", "serializers"}
 )
 
 // Config is the configuration of Modules.

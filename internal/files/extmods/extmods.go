@@ -185,6 +185,7 @@ var dirOptions = map[string]string{
 	"beacons":   "beacons_dirs",
 	"executors": "executor_dirs",
 	"engines":   "engines_dirs",
+	"sdb":       "sdb_dirs",
 }
 
 // maxScan bounds how much of a file is searched for its names, in bytes.
@@ -291,6 +292,7 @@ type Options struct {
 	BeaconDirs []string `salt:"beacons_dirs" default:"[]" doc:"directories of beacons" change:"restart"`
 	ExecDirs   []string `salt:"executor_dirs" default:"[]" doc:"directories of executors" change:"restart"`
 	EngineDirs []string `salt:"engines_dirs" default:"[]" doc:"directories of engines" change:"restart"`
+	SDBDirs    []string `salt:"sdb_dirs" default:"[]" doc:"directories of drivers for sdb:// references" change:"restart"`
 }
 
 // MasterOptions are the options of a master's own modules.
@@ -309,6 +311,7 @@ type MasterOptions struct {
 	AuthDirs   []string `salt:"auth_dirs" default:"[]" doc:"directories of modules in Python that external_auth may name" change:"restart"`
 	WheelDirs  []string `salt:"wheel_dirs" default:"[]" doc:"directories of wheel modules in Python" change:"restart"`
 	EngineDirs []string `salt:"engines_dirs" default:"[]" doc:"directories of engines in Python" change:"restart"`
+	SDBDirs    []string `salt:"sdb_dirs" default:"[]" doc:"directories of drivers in Python for sdb:// references" change:"restart"`
 }
 
 // Sync returns the options for fetching.

@@ -8,6 +8,7 @@ import (
 
 	"brine/internal/base/target"
 	"brine/internal/call/fn"
+	actions "brine/internal/catalogue/actions/sdb"
 	"brine/internal/py/value"
 )
 
@@ -81,8 +82,14 @@ type configGetArgs struct {
 	omit
 }
 
-func (config) get(_ context.Context, c *fn.Call, a configGetArgs) (any, error) {
+func (config) get(ctx context.Context, c *fn.Call, a configGetArgs) (any, error) {
 	sources := append(a.sources(c), builtin)
+	look := func(s *value.Dict, v any) (any, error) {
+		if s == c.Grains.All() {
+			return v, nil // on a master they are what a minion says
+		}
+		return actions.Get(ctx, c, v, false)
+	}
 	if a.Merge != "" {
 		merged := value.NewDict(0)
 		for _, s := range slices.Backward(sources) {
@@ -97,7 +104,7 @@ func (config) get(_ context.Context, c *fn.Call, a configGetArgs) (any, error) {
 	}
 	for _, s := range sources {
 		if v, ok := traverse(s, a.Key, a.Delimiter); ok {
-			return v, nil
+			return look(s, v)
 		}
 	}
 	return a.Default, nil

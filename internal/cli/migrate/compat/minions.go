@@ -88,6 +88,17 @@ func (c *checker) functions(met *[]string) (*fn.Registry, error) {
 	return fn.NewRegistry(nil, out...)
 }
 
+// noSDB refuses all drivers of sdb:// references.
+type noSDB struct{ met *[]string }
+
+// Has implements fn.SDB.
+func (noSDB) Has(string) bool { return true }
+
+// Call implements fn.SDB.
+func (n noSDB) Call(context.Context, *fn.Call, string, string, []any, *value.Dict) (any, error) {
+	return nil, refuse("sdb.get", n.met)
+}
+
 // stub returns a function that only records that a template called it, and fails.
 func stub(full string, met *[]string) fn.Func {
 	_, name, _ := strings.Cut(full, ".")
@@ -238,7 +249,7 @@ func (r *renderings) session(m recorded, met *[]string) (*highstate.Session, err
 	served.FileRoots, served.Backends, served.FollowSymlinks = r.c.trees(false), []string{"roots"}, true
 	files := calls.FileSource{CacheDir: r.cacheDir, HashType: r.c.master.conf.Options.HashType, Files: served, Opts: opts}.Local(r.c.cfg.Log)
 	call := (&fn.Call{ID: m.id, Grains: fn.Tree{Dict: m.grains}, Pillar: fn.Tree{Dict: m.pillar}, Config: fn.Tree{Dict: opts}, Funcs: funcs, Files: files,
-		Log: r.c.cfg.Log}).Prepare()
+		Log: r.c.cfg.Log, SDB: noSDB{met}}).Prepare()
 	deps := highstate.Deps{Renderer: render.New(render.Options{Log: r.c.cfg.Log, Limits: r.c.limits()}), States: r.c.known.states}
 	s, err := highstate.Open(r.c.apart(met), deps, call, highstate.Request{})
 	if err != nil {

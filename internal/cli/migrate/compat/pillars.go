@@ -45,7 +45,7 @@ func (r *renderings) pillars(m recorded) error {
 	c := pillar.New(pillar.Config{
 		Options: o, Top: conf.Top, Renderer: render.New(render.Options{Log: r.c.cfg.Log, Limits: r.c.limits()}), Default: r.c.master.opts.Str("renderer"),
 		Blacklist: noRenderers, Opts: opts, Nodegroups: groups, Funcs: funcs, CacheDir: r.cacheDir, Log: r.c.cfg.Log,
-		Call: func() *fn.Call { return &fn.Call{} },
+		Call: func() *fn.Call { return &fn.Call{SDB: noSDB{&met}} },
 	})
 	d, err := c.Compile(r.c.apart(&met), pillar.Request{ID: m.id, Grains: value.DeepCopy(m.grains).(*value.Dict)})
 	if err != nil {

@@ -36,8 +36,8 @@ var pythonKinds = []string{
 // minionKinds are the kinds that Brine minions run with the machine's python3, masterKinds those
 // that masters run.
 var (
-	minionKinds = []string{"_beacons", "_engines", "_executors", "_grains", "_modules", "_output", "_renderers", "_returners", "_states", "_utils"}
-	masterKinds = []string{"_auth", "_engines", "_modules", "_output", "_pillar", "_renderers", "_returners", "_runners", "_tops", "_utils", "_wheel"}
+	minionKinds = []string{"_beacons", "_engines", "_executors", "_grains", "_modules", "_output", "_renderers", "_returners", "_sdb", "_states", "_utils"}
+	masterKinds = []string{"_auth", "_engines", "_modules", "_output", "_pillar", "_renderers", "_returners", "_runners", "_sdb", "_tops", "_utils", "_wheel"}
 )
 
 // available reports whether Brine runs a Python module.

@@ -27,7 +27,9 @@ type Config struct {
 	Server *fileserver.Server
 	// Funcs returns the callable functions.
 	Funcs func() *fn.Registry
-	Log   *slog.Logger
+	// SDB has the user's drivers for sdb:// references, or is nil.
+	SDB fn.SDB
+	Log *slog.Logger
 }
 
 // Factory creates calls.
@@ -55,7 +57,7 @@ func (m *Factory) New(from *link.Link, jid string) *fn.Call {
 	c := &fn.Call{
 		ID: m.cfg.ID, JID: jid, Log: m.cfg.Log,
 		Grains: m.cfg.Grains.Reader(from), Pillar: fn.Tree{Dict: pillar}, Config: fn.Tree{Dict: opts},
-		Files: m.files(from), Templates: templates{m.cfg.Renderer, m.cfg.Funcs},
+		Files: m.files(from), Templates: templates{m.cfg.Renderer, m.cfg.Funcs}, SDB: m.cfg.SDB,
 	}
 	switch {
 	case m.own != nil:
