@@ -638,7 +638,7 @@ func TestStockFallback(t *testing.T) {
 		{on, []string{"sqlite3.no_such"}, "'sqlite3.no_such' is not available."},
 		{on + "disable_modules: [sqlite3]\n", []string{"sqlite3.tables", db}, "'sqlite3.tables' is not available."},
 		{on + "whitelist_modules: [test]\n", []string{"sqlite3.tables", db}, "'sqlite3.tables' is not available."},
-		{"python_fallback: pepper\n", []string{"test.ping"}, `python_fallback: "pepper" is neither salt nor empty`},
+		{"python_fallback: pepper\n", []string{"test.ping"}, `python_fallback: expected salt or nothing, got the string "pepper"`},
 	} {
 		if r := call(x.more, x.args...); !strings.Contains(r.stdout+r.stderr, x.want) {
 			t.Errorf("%s%v: %+v, want %s", x.more, x.args, r, x.want)
