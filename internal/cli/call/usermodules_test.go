@@ -96,9 +96,15 @@ func TestUserModules(t *testing.T) {
 	if _, r := local(t, dir, "sys.doc", "mine1.hi"); !strings.Contains(r.stdout, "Greet somebody.") {
 		t.Errorf("%+v", r)
 	}
+	const managed = `{"file_|-/nonexistent/out_|-/nonexistent/out_|-managed":{` +
+		`"__id__":"/nonexistent/out","__run_num__":0,"__sls__":"`
 	for call, want := range map[string]string{
-		"state.show_sls raises":  "[\"Rendering SLS raises failed, render error: 'x'\\nTraceback (most recent call last):\\n",
-		"state.show_sls refuses": "[\"Rendering SLS 'base:refuses' failed: it is refused\"]",
+		"state.show_sls raises":   "[\"Rendering SLS 'base:raises' failed: Traceback (most recent call last):\\n",
+		"state.show_sls refuses":  "[\"Rendering SLS 'base:refuses' failed: Traceback (most recent call last):\\n",
+		"state.show_sls norun":    "[\"Rendering SLS 'base:norun' failed: AttributeError: module 'norun' has no attribute 'run'\\n\"]",
+		"state.show_sls breaks":   "[\"Rendering SLS breaks failed, render error: 'y'\\nTraceback (most recent call last):\\n",
+		"state.apply by_py":       managed + `by_py","changes":{},"comment":"Traceback`,
+		"state.apply by_breaking": managed + `by_breaking","changes":{},"comment":"Unable to manage file: 'y'","`,
 	} {
 		if v, r := local(t, dir, strings.Fields(call)...); !strings.HasPrefix(jsonText(v), want) {
 			t.Errorf("%s: %s; %+v", call, jsonText(v), r)

@@ -2,6 +2,7 @@ package render
 
 import (
 	"context"
+	"errors"
 
 	"brine/internal/call/python"
 	"brine/internal/py/value"
@@ -46,6 +47,10 @@ func (r *Renderer) pythonText(ctx context.Context, engine string, req *Request) 
 	}
 	v, err := do(ctx, r, req, string(req.Source), "")
 	if err != nil {
+		var e *Error
+		if errors.As(err, &e) && e.unexpected {
+			e.Message = python.Text(e.Err) // without the traceback, as in Salt
+		}
 		return "", err
 	}
 	if s, ok := v.(string); ok {

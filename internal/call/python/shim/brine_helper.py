@@ -548,11 +548,17 @@ def context():
 RAISED = []  # (number, exception), newest first: one that passes through Brine stays the same object
 
 
-def describe(exc):
-    """Return an exception as Brine's side gets it."""
+def own_frames(exc):
+    """Return the traceback of an exception from the first frame of a module on."""
     trace = exc.__traceback__
     while trace is not None and trace.tb_frame.f_code.co_filename.startswith(SHIM):
         trace = trace.tb_next
+    return trace
+
+
+def describe(exc):
+    """Return an exception as Brine's side gets it."""
+    trace = own_frames(exc)
     import traceback
     number = RAISED[0][0] + 1 if RAISED else 1
     RAISED[:] = [(number, exc)] + RAISED[:7]
@@ -1461,10 +1467,13 @@ def run_source(source, path, values):
     module.__env__, module.__sls__ = values.get("saltenv"), values.get("sls")
     remember(path, source)
     exec(compile(source, path, "exec", dont_inherit=True), module.__dict__)
-    run = module.__dict__.get("run")
-    if run is None:
-        raise AttributeError("{} has no function run".format(path))
-    return run()
+    try:
+        return module.run()
+    except Exception as exc:  # as in Salt, its traceback is the text, other than at an error outside of run, pylint: disable=broad-except
+        import traceback
+        import salt.exceptions
+        lines = traceback.format_exception(type(exc), exc, own_frames(exc))
+        raise salt.exceptions.SaltRenderError("".join(lines)) from None
 
 
 def remember(path, source):

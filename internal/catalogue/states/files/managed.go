@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"brine/internal/call/fn"
+	"brine/internal/call/python"
 	"brine/internal/catalogue/actions/managed"
 	"brine/internal/host"
 	"brine/internal/host/filesys"
@@ -139,7 +140,9 @@ func (t *managedFile) planned(ctx context.Context, g *group) (state.Plan, error)
 		var template *templateError
 		if errors.As(err, &template) { // as in Salt, a run has a longer message
 			plan.Forecast = &state.Result{Verdict: state.Failed, Comment: err.Error()}
-			err = fn.Errorf("Unable to manage file: %w", err)
+			if a.Template != "py" || !python.Is(err, "salt.exceptions.SaltRenderError") { // the engine py reports errors of run itself
+				err = fn.Errorf("Unable to manage file: %w", err)
+			}
 		}
 		if nobody := t.Own.Available(); nobody != nil { // reported first in a run, but not in a test
 			plan.Forecast = &state.Result{Verdict: state.Failed, Comment: err.Error()}
