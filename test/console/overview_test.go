@@ -114,6 +114,14 @@ func TestFailoverIsSeen(t *testing.T) {
 		takeMoves([]);
 		await new Promise((r) => setTimeout(r, 200));`) // watchers are called within 50 ms
 	two.until("it stays dismissed", `document.querySelector("#banner").hidden`)
+
+	// The changes are there after the master was started again, also those of the minion that does not report them any more.
+	two.master.Kill()
+	two.master.Start()
+	two.await()
+	two.page("#/minions/w3")
+	two.until("its changes before", `(document.querySelector("#sign-in") && location.reload(), [...document.querySelectorAll("#connections tr[data-to]")]
+		.map((r) => r.cells[1].textContent).join() === args[0] + ",first connection")`, one.master.Host)
 	two.clean("401")
 }
 

@@ -51,6 +51,8 @@ type Console struct {
 	Stores func() StoreUsage
 	// KeyOf returns the fingerprint of the accepted key of a minion, "" if there is none; nil where no master runs.
 	KeyOf func(id string) string
+	// Moves returns the changes of masters of a minion that are kept, the newest first; nil where no master runs.
+	Moves func(id string) []StandingChange
 	// Beacons returns a new map of the events of each beacon of a minion by its name; nil where no master runs.
 	Beacons func(id string) map[string]BeaconEvents
 	// Functions returns the functions of minions, or of a kind of them (states), for documentation; nil
@@ -78,13 +80,14 @@ severity is the worst outcome of a minion's last runs of states: failed, not_ret
 		fn.Of("minion", f.minion, `Return the grains of an accepted minion, its masters, its last runs of states, its key, its beacons, and the names in its mine.
 
 links has each master that the minion has reported, with its state and since when. moves are its last changes of masters, the newest first, as far as this
-master took the reports. beacons are those in its pillar, and those of which events arrived since this master started.`,
+master took the reports. beacons are those in its pillar, and those of which events arrived. Both are kept for console_store_days.`,
 			fn.Example("salt-run fleet.minion web1")),
 		fn.Of("mine", f.mine, `Return the mine data of a minion. Large values are left out (cut).`, fn.Example("salt-run fleet.mine web1")),
-		fn.Of("moves", f.moves, `Return the last change of its master of each accepted minion whose last one was no first connection, the newest first.
+		fn.Of("moves", f.moves, `Return the last change of its master of each accepted minion, the newest first, without first connections. all=True returns the last 20 of each.
 
-Minions report them, also to masters that start later. seconds is the time without a master.`,
-			fn.Example("salt-run fleet.moves"), fn.Example("salt-run fleet.moves limit=20")),
+Minions report the last one also to masters that start later. This master keeps those that were reported to it for console_store_days. seconds is the time
+without a master.`,
+			fn.Example("salt-run fleet.moves"), fn.Example("salt-run fleet.moves limit=20 all=True")),
 		fn.Of("preview", f.preview, `Return the accepted minions that a target selects, as far as is known, and how many are in each state and at each master.
 
 unknown is how many of them are counted only because the master does not know the data that the target asks for.`,
@@ -563,33 +566,71 @@ func (ch *StandingChange) dict() *value.Dict {
 	return value.DictOf("from", orNil(ch.From), "to", ch.To, "reason", ch.Reason, "seconds", ch.Seconds, "at", stamp(ch.At))
 }
 
+type movesArgs struct {
+	All bool `salt:"all" doc:"also the changes before the last one of each minion" default:"false"`
+	pageArgs
+}
+
 // moves returns the last changes of masters. The times are those of minions: one in the future counts as
 // now, so that a wrong clock does not stay on top.
-func (f fleet) moves(ctx context.Context, c *fn.Call, a pageArgs) (*value.Dict, error) {
+func (f fleet) moves(ctx context.Context, c *fn.Call, a movesArgs) (*value.Dict, error) {
 	p, err := f.picture(ctx, c.ID)
 	if err != nil {
 		return nil, err
 	}
-	now := time.Now()
-	at := func(id string) time.Time {
-		if t := p.changes[id].At; t.Before(now) {
-			return t
-		}
-		return now
+	type move struct {
+		id string
+		at time.Time
+		*StandingChange
 	}
-	moved := maps.Clone(p.changes)
-	maps.DeleteFunc(moved, func(_ string, ch *StandingChange) bool { return ch.From == "" })
-	ids := slices.SortedFunc(maps.Keys(moved), func(x, y string) int {
-		return cmp.Or(at(y).Compare(at(x)), strings.Compare(x, y))
-	})
-	from, to := a.of(len(ids))
+	var all []move
+	now := time.Now()
+	for _, id := range p.ids {
+		changes := f.movesOf(p, id)
+		if !a.All {
+			changes = changes[:min(len(changes), 1)]
+		}
+		for i := range changes {
+			if ch := &changes[i]; ch.From != "" {
+				at := ch.At
+				if at.After(now) {
+					at = now
+				}
+				all = append(all, move{id, at, ch})
+			}
+		}
+	}
+	slices.SortStableFunc(all, func(x, y move) int { return cmp.Or(y.at.Compare(x.at), strings.Compare(x.id, y.id)) })
+	from, to := a.of(len(all))
 	rows := &value.List{}
-	for _, id := range ids[from:to] {
-		d := p.changes[id].dict()
-		d.Insert(0, "id", id)
+	for _, m := range all[from:to] {
+		d := m.dict()
+		d.Insert(0, "id", m.id)
 		rows.Append(d)
 	}
-	return value.DictOf("matched", int64(len(ids)), "offset", int64(from), "rows", rows), nil
+	return value.DictOf("matched", int64(len(all)), "offset", int64(from), "rows", rows), nil
+}
+
+// movesOf returns the changes of masters of a minion, the newest first: of its last report, which may have come to another master, and those
+// that are kept.
+func (f fleet) movesOf(p *picture, id string) []StandingChange {
+	moves := p.reports[id].Moves
+	if len(moves) == 0 && p.changes[id] != nil {
+		moves = []StandingChange{*p.changes[id]}
+	}
+	if f.console.Moves == nil {
+		return moves
+	}
+	kept := f.console.Moves(id)
+	switch {
+	case len(moves) == 0:
+		return kept
+	case len(kept) == 0 || len(moves) > 1:
+		return moves
+	case kept[0].At.Equal(moves[0].At) && kept[0].To == moves[0].To:
+		return kept
+	}
+	return append(moves[:1:1], kept...)
 }
 
 // maxPreviewed bounds the ids in a preview.

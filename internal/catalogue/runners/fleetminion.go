@@ -13,10 +13,10 @@ import (
 	"brine/internal/store/keystore"
 )
 
-// BeaconEvents are the events of one beacon of a minion since the master started.
+// BeaconEvents are the events of one beacon of a minion, as long as they are kept.
 type BeaconEvents struct {
-	Count int64
-	Last  time.Time
+	Count int64     `json:"n"`
+	Last  time.Time `json:"last"`
 }
 
 type idArgs struct {
@@ -45,7 +45,7 @@ func (f fleet) minion(ctx context.Context, c *fn.Call, a idArgs) (*value.Dict, e
 	if ch := p.changes[a.ID]; ch != nil {
 		d.Set("changed", ch.dict())
 	}
-	d.Update(p.connections(a.ID))
+	d.Update(p.connections(a.ID, f.movesOf(p, a.ID)))
 	d.Update(f.runsOf(a.ID))
 	d.Set("key", f.keyOf(a.ID, c.ID, p.hot))
 	data := f.cache.MinionData(a.ID)
@@ -63,18 +63,25 @@ func noMinion(id string) error {
 }
 
 // connections returns what a minion last reported about its masters: since, mode, reported, links and moves.
-func (p *picture) connections(id string) *value.Dict {
+func (p *picture) connections(id string, changes []StandingChange) *value.Dict {
 	d := value.NewDict(5)
 	if since := p.links[id].since; !since.IsZero() {
 		d.Set("since", stamp(since))
 	}
+	moves := &value.List{}
+	for i := range changes {
+		moves.Append(changes[i].dict())
+	}
 	s, ok := p.reports[id]
 	if !ok {
+		if len(changes) > 0 {
+			d.Set("moves", moves)
+		}
 		return d
 	}
 	d.Set("mode", s.Mode)
 	d.Set("reported", stamp(s.At))
-	links, moves := &value.List{}, &value.List{}
+	links := &value.List{}
 	for _, m := range s.Masters {
 		one := value.DictOf("master", p.display(m), "name", m.Master, "state", m.State, "here", m.Here)
 		if !m.Since.IsZero() {
@@ -84,9 +91,6 @@ func (p *picture) connections(id string) *value.Dict {
 			one.Set("jobs", true)
 		}
 		links.Append(one)
-	}
-	for i := range s.Moves {
-		moves.Append(s.Moves[i].dict())
 	}
 	d.Set("links", links)
 	d.Set("moves", moves)

@@ -57,7 +57,7 @@ var readings = map[string]reading{
 		below: []string{"outcome", "after", "limit"}},
 	"/v1/mine": {about: "The mine data of a minion.", runners: []string{"", "fleet.mine"}, segments: []string{"id"}},
 	"/v1/moves": {about: "The last change of its master of each minion, the newest first.", runners: []string{"fleet.moves"},
-		allows: []string{"offset", "limit"}},
+		allows: []string{"all", "offset", "limit"}},
 	"/v1/preview": {about: "The minions that a target selects.", runners: []string{"fleet.preview"}, allows: []string{"tgt", "tgt_type"}},
 	"/v1/functions": {about: "The functions of minions; or one with its documentation.",
 		runners: []string{"fleet.functions", "fleet.functions"}, segments: []string{"name"}, allows: []string{"kind"}, below: []string{"kind"}},

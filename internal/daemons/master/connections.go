@@ -16,7 +16,7 @@ import (
 
 // connectionReports stores what minions report about their connections to masters
 // (_brine_standing): which master commands them and which are on standby. Brine
-// minions report this again on each connection, so it is in memory only.
+// minions report this again on each connection, so it is in memory only, but for their changes of masters.
 type connectionReports struct {
 	// publishKey returns the key for publications.
 	publishKey func() string
@@ -24,6 +24,8 @@ type connectionReports struct {
 	// standbyJobs reports whether minions run this master's jobs while it is on
 	// standby.
 	standbyJobs func() bool
+
+	moves *pastMoves
 
 	mu   sync.Mutex
 	byID map[string]runners.Standing
@@ -82,7 +84,7 @@ func (s *connectionReports) take(c *channel.Call) {
 	if s.byID == nil {
 		s.byID = map[string]runners.Standing{}
 	}
-	st.Moves = movesWith(s.byID[c.ID].Moves, st.Last)
+	st.Moves = s.moves.add(c.ID, st.Last, st.At)
 	s.byID[c.ID] = st
 	s.mu.Unlock()
 	answer := value.DictOf("key", channel.KeyTag(s.publishKey()))
@@ -95,17 +97,6 @@ func (s *connectionReports) take(c *channel.Call) {
 		}
 	}
 	c.Reply(answer)
-}
-
-// maxMoves bounds the changes of masters that are kept of one minion.
-const maxMoves = 20
-
-// movesWith returns the changes of masters of a minion, the newest first, after a report whose last change is last: minions repeat it.
-func movesWith(old []runners.StandingChange, last *runners.StandingChange) []runners.StandingChange {
-	if last == nil || len(old) > 0 && old[0].At.Equal(last.At) && old[0].To == last.To {
-		return old
-	}
-	return append([]runners.StandingChange{*last}, old[:min(len(old), maxMoves-1)]...)
 }
 
 // members sends a minion the list of the cluster's masters (_brine_members),

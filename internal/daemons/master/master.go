@@ -294,7 +294,8 @@ func (m *Master) parts() (out []func(context.Context) error) {
 	for _, p := range m.publishers {
 		out = append(out, p.Serve)
 	}
-	out = append(out, m.eventIPC.Serve, m.maintenance().run, m.sinks.Run, m.stock.Run, m.files.fetch, m.adoptJobs, m.lastRuns.run, m.hot.run, m.console.run)
+	out = append(out, m.eventIPC.Serve, m.maintenance().run, m.sinks.Run, m.stock.Run, m.files.fetch, m.adoptJobs)
+	out = append(out, m.lastRuns.run, m.reports.moves.run, m.beacons.run, m.hot.run, m.console.run)
 	for _, r := range m.returners {
 		out = append(out, r.Run)
 	}

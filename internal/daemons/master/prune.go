@@ -15,6 +15,7 @@ type minionMemory struct {
 	requests *channel.Server
 	runs     *lastStates
 	hot      *hotMasters
+	beacons  *beaconEvents
 	log      *slog.Logger
 }
 
@@ -35,11 +36,13 @@ func (m *minionMemory) prune() {
 	m.requests.Prune()
 	m.hot.addAccepted(accepted) // their runs are shown here
 	m.runs.Forget(accepted)
+	m.beacons.forget(accepted)
 }
 
 func (s *connectionReports) prune(accepted map[string]bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	s.moves.forget(accepted)
 	for id := range s.byID {
 		if !accepted[id] {
 			delete(s.byID, id)

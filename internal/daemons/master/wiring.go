@@ -278,7 +278,7 @@ func (m *Master) bindPublishers() error {
 	current := func() *channel.PublishServer { return m.publish }
 	identify := channel.Identifier(current, acceptedKeys{m.keys}, m.log)
 	m.addresses = &addresses{guests: newGuests()}
-	m.beacons = &beaconEvents{}
+	m.beacons = openBeaconEvents(m.own.dir, m.lastRuns.keep, time.Now(), m.log)
 	for _, l := range m.cfg.Listen {
 		o := l.Options
 		o.Guests = m.addresses.guests
@@ -310,7 +310,7 @@ func (m *Master) wireServices() (err error) {
 		id: cfg.ID, publishers: m.publishers, cluster: m.cluster, bus: m.bus, ctx: m.life.context, accepted: m.keys.Accepted, data: m.targets.minionData,
 		now: time.Now,
 	}
-	m.reports = &connectionReports{publishKey: m.publish.AES, cluster: m.cluster}
+	m.reports = &connectionReports{publishKey: m.publish.AES, cluster: m.cluster, moves: openPastMoves(m.own.dir, m.lastRuns.keep, m.log)}
 	m.standbyJobs = &standbyJobs{
 		id: cfg.ID, settings: m.settings, cluster: m.cluster, key: m.identity.Key, queue: m.queue, jobs: m.jobs, expired: cfg.Jobs.Expired,
 		targets: m.targets,
@@ -598,6 +598,7 @@ func (m *Master) newRunners() (*fn.Registry, error) {
 				return crypt.Fingerprint([]byte(pub), m.cfg.Options.HashType)
 			},
 			Beacons:   m.beacons.of,
+			Moves:     m.reports.moves.of,
 			Functions: (&declared{grains: &ownGrains{id: m.cfg.ID, ctx: m.life.context, log: m.log}}).functions},
 		Targets: m.targets,
 		Client:  inProcess(m),
@@ -683,7 +684,7 @@ func (m *Master) maintenance() *maintenance {
 		settings: m.settings, rotation: m.rotation, states: m.states, redelivery: m.redelivery, files: m.files, presence: m.presence,
 		departures: m.departures, sinks: m.sinks,
 		jobs: m.jobs, stockJobs: m.stockJobs, tokens: m.tokens, saved: m.saved, approvals: m.approvals, peers: m.peers,
-		minions: &minionMemory{m.keys, m.reports, m.queue, m.requests, m.lastRuns, m.hot, m.log},
+		minions: &minionMemory{m.keys, m.reports, m.queue, m.requests, m.lastRuns, m.hot, m.beacons, m.log},
 		cluster: m.cluster, replicated: m.replicated, useJIDSlot: m.useJIDSlot,
 		beat: &m.beat, log: m.log,
 	}

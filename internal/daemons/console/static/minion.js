@@ -40,7 +40,7 @@ function keyOf(d, id, user) {
 
 // beacons shows those in its pillar, and those of which events arrived.
 function beacons(all) {
-  if (all.length === 0) return quiet("The master knows of no beacon: none is in the pillar, and none has sent an event since the master started.");
+  if (all.length === 0) return quiet("The master knows of no beacon: none is in the pillar, and none has sent an event.");
   return table("Beacons", ["Beacon", "State", "From", { text: "Events", number: true }, "Last event"], all.map((b) => row([h("span", { class: "data" }, b.name),
     b.enabled === false ? status("offline", "disabled") : b.source === "pillar" ? ["enabled", b.interval !== undefined && ", every " + plain(b.interval) + " s"] : "", b.source === "pillar" ? "pillar" : "its events",
     h("td", { class: "number" }, b.events || 0), b.last ? date(b.last) : ""], { "data-beacon": b.name })));

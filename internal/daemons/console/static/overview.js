@@ -76,7 +76,7 @@ export function overview(main, { user }) {
     } catch { /* the other figures are there; the next reading may succeed */ }
   };
   const load = async () => {
-    await Promise.all([read("minions", { limit: 1 }, (d) => { severities = d.counts.severity; }), read("moves", { limit: shownMoves }, (d) => takeMoves(d.rows)),
+    await Promise.all([read("minions", { limit: 1 }, (d) => { severities = d.counts.severity; }), read("moves", { limit: shownMoves, all: true }, (d) => takeMoves(d.rows)),
       read("jobs", { limit: shownJobs }, (d) => { jobs = d.rows.filter((j) => j.returned < j.minions).length; })]);
     if (over) return;
     draw();
