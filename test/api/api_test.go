@@ -175,6 +175,7 @@ func TestRights(t *testing.T) {
 		"DELETE /v1/approvals/{id}":   {401, 401, 401, 404, 404, 404},
 		"GET /v1/can":                 {401, 401, 401, 403, 403, 400}, // without a user
 		"GET /v1/permissions":         {401, 401, 401, 403, 403, 200},
+		"GET /v1/roles":               {401, 401, 401, 403, 403, 200},
 		"GET /v1/audit":               {401, 401, 401, 403, 403, 200},
 		"GET /v1/chain":               {401, 401, 401, 403, 403, 200},
 		"GET /v1/keys":                {401, 401, 401, 403, 403, 200},

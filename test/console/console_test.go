@@ -30,6 +30,12 @@ const conf = `timeout: 10
 gather_job_timeout: 5
 sharedsecret: s3cret
 netapi_enable_clients: [local, local_async, local_batch, runner, runner_async, wheel, wheel_async]
+permission_roles:
+  operator:
+    description: looks after alpha
+    permissions: ['alpha': ['test.*'], '@fleet']
+  unused:
+    permissions: ['.*', '@wheel']
 external_auth:
   sharedsecret:
     admin: ['.*', '@runner', '@wheel']
@@ -38,6 +44,8 @@ external_auth:
           - test.*
     reader: ['@fleet']
     viewer: ['@fleet', {'@runner': ['saved.list']}]
+    roled: ['@role:operator', 'test.arg']
+    operator: ['test.version']
     boss: ['.*', '@fleet']
   file:
     ^filename: %s

@@ -136,6 +136,61 @@ func TestAccess(t *testing.T) {
 	s.clean("401", "403", "net::ERR_") // salt-api was restarted
 }
 
+// TestRoles: the master applies the roles of users for the console, the API and the command line, and the
+// page Access explains them.
+func TestRoles(t *testing.T) {
+	s := start(t, "publisher_acl_blacklist: {modules: [test.fib]}\n", "alpha", "beta")
+	s.enter()
+	s.page("#/access")
+	text := func(role string) string {
+		return `document.querySelector("[data-role=` + role + `]").innerText.replace(/\s+/g, " ")`
+	}
+	s.until("the role in words", text("operator")+`.startsWith("operator looks after alpha A user with it may run test.* on minions that match alpha " +
+		"may run all functions of the master's module fleet")`)
+	for _, part := range []string{"It does not let a user run commands on minions (cmd.run)", "accept keys (key.accept)",
+		"Who has it user roled (external_auth: sharedsecret)"} {
+		s.until(part, text("operator")+`.includes(args[0])`, part)
+	}
+	s.until("the one that has no user", text("unused")+`.includes("No list names it.")`)
+	s.until("who has it", `document.querySelector("#everyone tr[data-who=roled]").textContent.includes("has the role operator")`)
+	s.set("#f-user", "roled")
+	s.set("#f-fun", "test.ping")
+	s.set("#f-tgt", "alpha")
+	s.click("#test")
+	s.sees("external_auth: sharedsecret, by the role operator: may run test.* on minions that match alpha")
+	s.set("#f-user", "operator") // a user with the name of a role does not have it
+	s.click("#test")
+	s.sees("operator may not do this")
+	s.set("#f-user", "roled")
+	s.set("#f-fun", "test.fib")
+	s.click("#test")
+	s.sees("publisher_acl_blacklist forbids the user or the function")
+
+	for _, c := range []struct{ user, tgt, fun, want string }{
+		{"roled", "alpha", "test.ping", "True"}, {"roled", "beta", "test.ping", "Authorization error"}, {"roled", "alpha", "cmd.run", "Authorization error"},
+		{"roled", "alpha", "test.fib", "Authorization error"}, {"operator", "alpha", "test.ping", "Authorization error"},
+	} {
+		out, errs, _ := s.master.Run(daemontest.Brine, "salt", "-a", "sharedsecret", "--username="+c.user, "--password=s3cret", c.tgt, c.fun)
+		if !strings.Contains(out+errs, c.want) {
+			t.Errorf("%+v: %s %s", c, out, errs)
+		}
+	}
+	s.click("#sign-out")
+	s.signIn("roled", "s3cret", "sharedsecret")
+	s.page("#/access")
+	s.sees("You may run test.* on minions that match alpha")
+	if s.text(`document.querySelector("#roles")`) != "null" {
+		t.Error("a user without permission sees the roles of others")
+	}
+	s.page("#/run?tgt=beta&fun=test.ping")
+	s.click("#start")
+	s.sees("Authorization error occurred.")
+	s.page("#/run?tgt=alpha&fun=test.ping")
+	s.click("#start")
+	s.sees("1 of 1 minions returned")
+	s.clean("401", "403")
+}
+
 // TestDifferenceOfAnswers: the answers of few minions show what differs from that of most.
 func TestDifferenceOfAnswers(t *testing.T) {
 	s := start(t, "", "alpha", "beta", "gamma")

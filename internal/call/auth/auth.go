@@ -29,6 +29,7 @@ import (
 // Options are Salt's settings of external authentication.
 type Options struct {
 	External       *value.Dict   `salt:"external_auth" default:"null" doc:"authentication systems by name, and the permissions of each user" change:"live"`
+	Roles          *value.Dict   `salt:"permission_roles" default:"null" doc:"roles: named lists of permissions, which lists of external_auth and publisher_acl give by @role:NAME (Brine only)" change:"live"`
 	TokenExpire    time.Duration `salt:"token_expire" default:"43200" doc:"lifetime of a token in seconds" change:"live"`
 	ExpireOverride any           `salt:"token_expire_user_override" default:"false" doc:"users who may choose the lifetime of their tokens: True for all, or a map of system to names" change:"live"`
 	KeepACL        bool          `salt:"keep_acl_in_token" default:"false" doc:"store a user's permissions in the token, so that later changes have no effect on it; always on with the system rest" change:"live"`
@@ -38,6 +39,20 @@ type Options struct {
 	PAMHelper      string        `salt:"auth.pam.helper" default:"" doc:"helper program for PAM; empty: brine-pam in the directory of this program, or that of the package brine-pam (Brine only)" change:"live"`
 
 	LDAPOptions
+}
+
+// Check reports roles that cannot be granted.
+func (o *Options) Check() error {
+	if err := acl.CheckRoles(o.Roles); err != nil {
+		return salt.Errorf(salt.Invalid, "%s: %w", acl.RolesOption, err)
+	}
+	for system, v := range o.External.All() {
+		users, _ := v.(*value.Dict)
+		if err := acl.CheckGrants(users, o.Roles); err != nil {
+			return salt.Errorf(salt.Invalid, "external_auth: %s: %w", value.Str(system), err)
+		}
+	}
+	return nil
 }
 
 // Credentials are what a client presents to sign in.
@@ -266,8 +281,14 @@ func (s *Service) linger(ctx context.Context, began time.Time) {
 	wait.Sleep(ctx, total-time.Since(began))
 }
 
-// Rights returns a user's permissions, in the form of package acl.
-func (s *Service) Rights(u *User) []any {
+// Rights returns a user's permissions, in the form of package acl, with those of the user's roles.
+func (s *Service) Rights(u *User) []any { return acl.Expand(s.Entries(u), s.o.Roles) }
+
+// Roles returns the option permission_roles.
+func (s *Service) Roles() *value.Dict { return s.o.Roles }
+
+// Entries returns a user's permissions, with the names of roles as they are configured.
+func (s *Service) Entries(u *User) []any {
 	if u.kept {
 		return u.own
 	}

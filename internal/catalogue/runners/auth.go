@@ -19,6 +19,8 @@ type Tokens interface {
 	Rules(q Question) (rules []Rule, forbidden string)
 	// Grants returns all configured permissions.
 	Grants() []Grant
+	// Roles returns the roles of permission_roles.
+	Roles() []RoleView
 }
 
 // The forms of functions that a Question can name.
@@ -50,6 +52,19 @@ type Rule struct {
 	Source string
 	// Entry is the entry in the user's list.
 	Entry any
+	// Role is the role that the entry comes from, "" for an entry of the user's own list.
+	Role string
+}
+
+// RoleView describes a role.
+type RoleView struct {
+	Name, Description string
+	// Entries are its permissions.
+	Entries []any
+	// Who are the users and groups whose lists name it.
+	Who []Grant
+	// Cannot are abilities that it does not include, and Partly those with conditions, such as a target.
+	Cannot, Partly []string
 }
 
 // Grant is the configured permissions of one user or group.
@@ -83,6 +98,10 @@ an authentication system itself gives a user at sign-in are unknown here: name t
 
 Permissions that an authentication system itself gives at sign-in are unknown here.`,
 			fn.Example("salt-run auth.permissions")),
+		fn.Of("roles", t.roles, `Return the roles of permission_roles: their permissions, who has them, and what they do not include.
+
+cannot are important abilities that a role does not include, partly those that it includes under conditions, such as a target.`,
+			fn.Example("salt-run auth.roles")),
 		fn.Of("del_token", t.remove, `Delete a token and return whether it existed.`, fn.Example("salt-run auth.del_token 6556760736e4077daa601baec2b67c24")),
 	}}
 }
@@ -134,13 +153,30 @@ func (t tokens) can(_ context.Context, _ *fn.Call, a canArgs) (*value.Dict, erro
 	found, forbidden := t.made.Rules(q)
 	rules := &value.List{}
 	for _, r := range found {
-		rules.Append(value.DictOf("source", r.Source, "entry", r.Entry))
+		d := value.DictOf("source", r.Source, "entry", r.Entry)
+		if r.Role != "" {
+			d.Set("role", r.Role)
+		}
+		rules.Append(d)
 	}
 	d := value.DictOf("allowed", len(found) > 0 && forbidden == "", "rules", rules)
 	if forbidden != "" {
 		d.Set("forbidden", forbidden)
 	}
 	return d, nil
+}
+
+func (t tokens) roles(context.Context, *fn.Call, struct{}) (*value.List, error) {
+	out := &value.List{}
+	for _, r := range t.made.Roles() {
+		who := &value.List{}
+		for _, g := range r.Who {
+			who.Append(value.DictOf("source", g.Source, "who", g.Who, "group", g.Group))
+		}
+		out.Append(value.DictOf("name", r.Name, "description", r.Description, "entries", value.ListOf(r.Entries...), "who", who,
+			"cannot", value.Strings(r.Cannot), "partly", value.Strings(r.Partly)))
+	}
+	return out, nil
 }
 
 func (t tokens) permissions(context.Context, *fn.Call, struct{}) (*value.List, error) {

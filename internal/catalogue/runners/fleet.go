@@ -145,7 +145,7 @@ const FleetModule = "fleet"
 // runners wait for no minion, and change at most what users saved.
 func IsLook(fun string) bool {
 	return strings.HasPrefix(fun, FleetModule+".") || strings.HasPrefix(fun, SavedModule+".") ||
-		slices.Contains([]string{"auth.can", "auth.permissions", "audit.list", "audit.verify", ShowPillar}, fun)
+		slices.Contains([]string{"auth.can", "auth.permissions", "auth.roles", "audit.list", "audit.verify", ShowPillar}, fun)
 }
 
 // ShowPillar is the runner with which a console shows the pillar of a minion. Its calls are recorded in the audit log.

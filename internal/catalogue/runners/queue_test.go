@@ -227,9 +227,16 @@ func (theTokens) Grants() []Grant {
 	return []Grant{{Source: "external_auth: x", Who: "ops", Group: true, Entries: []any{"test.*"}}}
 }
 
+func (theTokens) Roles() []RoleView {
+	return []RoleView{{Name: "web", Description: "restarts", Entries: []any{"service.*"}, Who: theTokens{}.Grants(), Cannot: []string{"x"}, Partly: []string{"y"}}}
+}
+
 func (theTokens) Rules(q Question) (rules []Rule, forbidden string) {
 	if q.User == "ann" && q.Form == FormMinions && q.Fun == "test.ping" {
 		rules = []Rule{{Source: "external_auth: x", Entry: "test.*"}}
+	}
+	if q.User == "bob" {
+		rules = []Rule{{Source: "external_auth: x", Entry: "test.*", Role: "web"}}
 	}
 	if len(q.Groups) > 1 {
 		forbidden = "too many groups"
@@ -249,6 +256,10 @@ func TestTokensRunner(t *testing.T) {
 	h.want("auth.del_token abc", "True")
 	h.want("auth.del_token def", "False")
 	h.want("auth.permissions", "[{'source': 'external_auth: x', 'who': 'ops', 'group': True, 'entries': ['test.*']}]")
+	h.want("auth.roles", "[{'name': 'web', 'description': 'restarts', 'entries': ['service.*'], "+
+		"'who': [{'source': 'external_auth: x', 'who': 'ops', 'group': True}], "+
+		"'cannot': ['x'], 'partly': ['y']}]")
+	h.want("auth.can user=bob fun=test.ping", "{'allowed': True, 'rules': [{'source': 'external_auth: x', 'entry': 'test.*', 'role': 'web'}]}")
 	h.want("auth.can user=ann fun=test.ping", "{'allowed': True, 'rules': [{'source': 'external_auth: x', 'entry': 'test.*'}]}")
 	h.want("auth.can user=ann fun=test.ping groups=a,b",
 		"{'allowed': False, 'rules': [{'source': 'external_auth: x', 'entry': 'test.*'}], 'forbidden': 'too many groups'}")

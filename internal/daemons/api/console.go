@@ -91,7 +91,8 @@ func (o *consoles) data(c *call, name, fun string) error {
 var used = map[string][]string{
 	acl.Runner: {"fleet.topology", "fleet.minions", "fleet.minion", "fleet.preview", "fleet.jobs", "fleet.job", "fleet.result", "fleet.functions",
 		"fleet.compare", "fleet.store", "fleet.history", "fleet.runs", "fleet.moves",
-		"auth.can", "auth.permissions", "audit.list", "audit.verify", "state.orchestrate", "fleet.states", "fleet.schedules", "fleet.files", "pillar.show_pillar",
+		"auth.can", "auth.permissions", "auth.roles", "audit.list", "audit.verify",
+		"state.orchestrate", "fleet.states", "fleet.schedules", "fleet.files", "pillar.show_pillar",
 		"saved.list", savedPut, savedPutPublic, savedRemove, savedRemoveAny},
 	acl.Wheel: {"key.list_all", "key.finger", "key.accept_dict", "key.reject_dict", "key.delete_dict"},
 }

@@ -73,6 +73,7 @@ var readings = map[string]reading{
 	"/v1/can": {about: "Whether a user may call a function, and which entries allow it.", runners: []string{"auth.can"},
 		allows: []string{"user", "fun", "tgt", "tgt_type", "form", "eauth", "groups", "arg"}},
 	"/v1/permissions": {about: "The permissions that external_auth and publisher_acl give, by user and group.", runners: []string{"auth.permissions"}},
+	"/v1/roles":       {about: "The roles of permission_roles, who has them and what they do not include.", runners: []string{"auth.roles"}},
 	"/v1/audit": {about: "The newest requests of users to this master, or to all masters of its cluster or of hot_masters.", runners: []string{"audit.list"},
 		allows: []string{"user", "fun", "result", "limit", "here"}},
 	"/v1/chain": {about: "Whether audit records were changed, removed or inserted, by master.", runners: []string{"audit.verify"}, allows: []string{"here"}},

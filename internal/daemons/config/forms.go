@@ -82,6 +82,7 @@ var forms = map[string]form{
 	"pillar_roots":               mapOf("environments", listOf("directories", text("a directory"))),
 	"pillarenv":                  text("an environment"),
 	"providers":                  mapOf("virtual modules", word("the name of a module")),
+	acl.RolesOption:              mapOf("roles", roleForm),
 	"publisher_acl":              mapOf("users", listOf("permissions", grant)),
 	"renderer_blacklist":         severalOf(renderer),
 	"renderer_whitelist":         severalOf(renderer),
@@ -408,6 +409,9 @@ var stateModules = sync.OnceValue(func() (known []string) {
 // onMaster reports a permission for the master's own functions, such as @runner or @jobs, that is close to one that
 // has an effect. Others may be modules of the user's own.
 func onMaster(at, name string, report func(at, text string)) {
+	if _, ok := acl.RoleName(name); ok {
+		return // the options that have roles check it
+	}
 	known := masterPermissions()
 	if !slices.Contains(known, name) && len(textedit.Nearest(name, known)) > 0 {
 		among("permission", known)(at, name, report)
@@ -434,6 +438,13 @@ func systemForm(at string, v any, report func(at, text string)) {
 		if name := value.Str(k); !strings.HasPrefix(name, "^") && name != "ca_file" { // Salt's pki has its setting without ^
 			listOf("permissions", grant)(inside(at, name), x, report)
 		}
+	}
+}
+
+// roleForm is the form of a role of permission_roles. The options report other errors.
+func roleForm(at string, v any, report func(at, text string)) {
+	if d, ok := v.(*value.Dict); ok {
+		listOf("permissions", grant)(inside(at, "permissions"), d.At("permissions"), report)
 	}
 }
 

@@ -78,6 +78,11 @@ func (t *Tree) NamedFunctions() (out []NamedFunction) {
 		users, _ := v.(*value.Dict)
 		lists(users, value.Str(k), add("external_auth", ExecutionModules))
 	}
+	for k, v := range t.Values.Dict(acl.RolesOption).All() {
+		if role, ok := v.(*value.Dict); ok {
+			add(acl.RolesOption, ExecutionModules)(inside(value.Str(k), "permissions"), role.At("permissions"))
+		}
+	}
 	return out
 }
 

@@ -39,6 +39,9 @@ func TestMissingFunctions(t *testing.T) {
 		{MasterKind, "external_auth: {ldap: {^filter: x, amy: ['@runner', {'@wheel': [key.accept]}, {'@jobs': [list_jobs]}]}}", ""},
 		{MasterKind, "external_auth: {ldap: {amy: [{'@wheel': [key.accpt]}]}}", `ldap.amy[0].@wheel[0]: "key.accpt" permits no function; did you mean key.accept?`},
 		{MasterKind, "external_auth: {ldap: {amy: [{'web*': [{cmd.rnu: {args: [ls]}}]}]}}", "did you mean cmd.run?"},
+		{MasterKind, "permission_roles: {ops: {permissions: [{'web*': [cmd.rnu]}]}}",
+			`ops.permissions[0].web*[0]: "cmd.rnu" permits no function; did you mean cmd.run?`},
+		{MasterKind, "permission_roles: {run: {permissions: ['@jobs']}}\nexternal_auth: {ldap: {amy: ['@role:run']}}", ""},
 		{MasterKind, "external_auth: {ldap: {amy: ['@runnr']}}", `there is no permission "@runnr"; did you mean @runner?`},
 		{MasterKind, "external_auth: {ldap: {amy: [{'@jbos': [list_jobs]}, '@mine_of_my_own']}}", "did you mean @jobs?"},
 	} {

@@ -147,16 +147,17 @@ func (a *access) byKey(load *value.Dict) *caller {
 		return nil
 	}
 	name := in.User
-	grants, _ := a.settings.options().PublisherACL.(*value.Dict)
+	options := a.settings.options()
+	grants, _ := options.PublisherACL.(*value.Dict)
 	if !a.commands(owner) {
 		if list := acl.Users(grants, owner); len(list) > 0 && (name == owner || name == "") {
-			return &caller{how: byKey, name: owner, list: list}
+			return &caller{how: byKey, name: owner, list: acl.Expand(list, options.Roles)}
 		}
 		return nil
 	}
-	if behind, ok := strings.CutPrefix(name, "sudo_"); ok && a.settings.options().SudoACL && grants.Len() > 0 {
+	if behind, ok := strings.CutPrefix(name, "sudo_"); ok && options.SudoACL && grants.Len() > 0 {
 		if list := acl.Users(grants, behind); len(list) > 0 {
-			return &caller{how: byKey, name: name, list: list}
+			return &caller{how: byKey, name: name, list: acl.Expand(list, options.Roles)}
 		}
 		return nil
 	}

@@ -65,6 +65,7 @@ type Options struct {
 	FileRecv         bool          `salt:"file_recv" default:"false" doc:"let minions push files to this master" change:"live"`
 	FileRecvMaxSize  int           `salt:"file_recv_max_size" default:"100" doc:"MB of a file that a minion may push" change:"live"`
 	PublisherACL     any           `salt:"publisher_acl" default:"{}" doc:"users of this machine other than root who may give commands, by name or pattern, and which" change:"restart"`
+	Roles            *value.Dict   `salt:"permission_roles" default:"null" doc:"roles: named lists of permissions, which lists of external_auth and publisher_acl give by @role:NAME (Brine only)" change:"live"`
 	ClientACLVerify  bool          `salt:"client_acl_verify" default:"true" doc:"make keys for the accounts of this machine that a pattern in publisher_acl means" change:"restart"`
 	SudoACL          bool          `salt:"sudo_acl" default:"false" doc:"let publisher_acl hold for users who become root by sudo" change:"live"`
 
@@ -107,6 +108,11 @@ func (o *Options) Check() error {
 	}{{"mine_get", o.MineGet}, {"peer", o.Peer}, {"peer_run", o.PeerRun}, {"publisher_acl", o.PublisherACL}} {
 		if _, ok := m.v.(*value.Dict); !ok && value.Truth(m.v) {
 			return salt.Errorf(salt.Invalid, "%s: expected a mapping, got %s", m.option, value.TypeName(m.v))
+		}
+	}
+	if grants, ok := o.PublisherACL.(*value.Dict); ok {
+		if err := acl.CheckGrants(grants, o.Roles); err != nil {
+			return salt.Errorf(salt.Invalid, "publisher_acl: %w", err)
 		}
 	}
 	if err := acl.CheckBlacklist(o.PublisherACLBlacklist); err != nil {

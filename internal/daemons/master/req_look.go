@@ -54,7 +54,7 @@ func (l *looks) answer(c *channel.Call) {
 	}
 	if !runners.IsLook(in.Fun) {
 		c.Reply(failure("SaltInvocationError", "only runners that a console reads run without a job: "+
-			"fleet, saved, auth.can, auth.permissions, audit.list and pillar.show_pillar"))
+			"fleet, saved, auth.can, auth.permissions, auth.roles, audit.list and pillar.show_pillar"))
 		return
 	}
 	if in.Fun == runners.ShowPillar {

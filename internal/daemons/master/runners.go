@@ -15,6 +15,7 @@ import (
 	"brine/internal/store/job"
 	"context"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 )
@@ -60,16 +61,17 @@ func (t runnerTokens) Rules(q runners.Question) (found []runners.Rule, forbidden
 		}
 		return acl.OnMaster(c.list, q.Form, jobCall(q.Fun, q.Args))
 	}
+	roles := t.settings.auth().Roles()
 	add := func(source string, entries []any) {
-		for _, e := range entries {
-			if allows(e) {
-				found = append(found, runners.Rule{Source: source, Entry: e})
+		for _, g := range acl.Grants(entries, roles) {
+			if allows(g.Entry) {
+				found = append(found, runners.Rule{Source: source, Entry: g.Entry, Role: g.Role})
 			}
 		}
 	}
 	for _, system := range t.settings.auth().Configured() {
 		if q.EAuth == "" || q.EAuth == system {
-			add("external_auth: "+system, t.settings.auth().Rights(&auth.User{Name: q.User, System: system, Groups: q.Groups}))
+			add("external_auth: "+system, t.settings.auth().Entries(&auth.User{Name: q.User, System: system, Groups: q.Groups}))
 		}
 	}
 	if grants, ok := t.settings.options().PublisherACL.(*value.Dict); ok && q.Form == runners.FormMinions && (q.EAuth == "" || q.EAuth == publisherACL) {
@@ -101,6 +103,60 @@ func (t runnerTokens) Grants() (out []runners.Grant) {
 	}
 	if grants, ok := t.settings.options().PublisherACL.(*value.Dict); ok {
 		add(publisherACL, grants, false)
+	}
+	return out
+}
+
+// ability is what a role may or may not include, for a description of the role.
+type ability struct{ form, fun, text string }
+
+// abilities are those that matter most: who has one of them can get others by it, or sees secrets.
+var abilities = []ability{
+	{runners.FormMinions, "cmd.run", "run commands on minions (cmd.run)"},
+	{runners.FormMinions, "state.apply", "apply states (state.apply)"},
+	{runners.FormMinions, "state.highstate", "apply all states (state.highstate)"},
+	{runners.FormMinions, "cp.get_file", "write files of the master on minions (cp.get_file)"},
+	{runners.FormMinions, "pillar.items", "read pillars on minions (pillar.items)"},
+	{acl.Runner, "state.orchestrate", "start orchestrations (state.orchestrate)"},
+	{acl.Runner, "pillar.show_pillar", "read pillars on the master (pillar.show_pillar)"},
+	{acl.Runner, "jobs.lookup_jid", "read jobs of others (jobs.lookup_jid)"},
+	{acl.Runner, "auth.permissions", "see the permissions of users (auth.permissions)"},
+	{acl.Runner, "auth.del_token", "end sessions of others (auth.del_token)"},
+	{acl.Runner, "audit.list", "read the audit log (audit.list)"},
+	{acl.Wheel, "key.accept", "accept keys (key.accept)"},
+	{acl.Wheel, "key.delete", "delete keys (key.delete)"},
+	{acl.Wheel, "config.update_config", "change the master's configuration (config.update_config)"},
+	{acl.Wheel, "file_roots.write", "change files that minions get (file_roots.write)"},
+}
+
+// Roles implements runners.Tokens.
+func (t runnerTokens) Roles() (out []runners.RoleView) {
+	grants := t.Grants()
+	blacklist := t.settings.options().PublisherACLBlacklist
+	for _, r := range acl.Roles(t.settings.auth().Roles()) {
+		v := runners.RoleView{Name: r.Name, Description: r.Description, Entries: r.Permissions}
+		for _, a := range abilities {
+			call := acl.Call{Fun: a.fun}
+			onSome, onAll := acl.OnMaster(r.Permissions, a.form, call), true
+			if a.form == runners.FormMinions {
+				covers := func(yes bool) bool {
+					return !acl.Blacklisted(blacklist, "", []acl.Call{call}) && acl.Allowed(r.Permissions, []acl.Call{call}, func(string) bool { return yes })
+				}
+				onSome, onAll = covers(true), covers(false)
+			}
+			switch {
+			case !onSome:
+				v.Cannot = append(v.Cannot, a.text)
+			case !onAll:
+				v.Partly = append(v.Partly, a.text)
+			}
+		}
+		for _, g := range grants {
+			if slices.ContainsFunc(g.Entries, func(e any) bool { name, ok := acl.RoleName(e); return ok && name == r.Name }) {
+				v.Who = append(v.Who, g)
+			}
+		}
+		out = append(out, v)
 	}
 	return out
 }

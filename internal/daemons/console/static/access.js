@@ -21,6 +21,7 @@ export function sentence(e) {
   if (typeof e === "string") {
     if (e === "@runner" || e === "@runners") return "may run all runners";
     if (e === "@wheel") return "may run all wheel functions";
+    if (e.startsWith("@role:")) return "has the role " + e.slice(6);
     if (e.startsWith("@")) return "may run all functions of the master's module " + e.slice(1);
     if (e === ".*") return "may run all functions on all minions";
     return "may run functions that match " + e + " on all minions";
@@ -39,7 +40,7 @@ export function access(main, { user }) {
   const f = (name, label, value) => [h("label", { for: "f-" + name }, label), h("input", { id: "f-" + name, value: value || "", spellcheck: "false", autocapitalize: "none" })];
   const who = f("user", "User", user.user), fun = f("fun", "Function", "test.ping"), tgt = f("tgt", "Target (compound)", "*"), args = f("arg", "Arguments"), groups = f("groups", "Groups");
   const form = h("select", { id: "f-form" }, [["minions", "on minions"], ["runner", "runner"], ["wheel", "wheel function"]].map(([v, t]) => h("option", { value: v }, t)));
-  const list = h("div", { id: "sessions" }), everyone = h("div", { id: "everyone" });
+  const list = h("div", { id: "sessions" }), everyone = h("div", { id: "everyone" }), roles = h("div", { id: "roles" });
   let over = false;
   const test = async (e) => {
     e.preventDefault();
@@ -53,7 +54,7 @@ export function access(main, { user }) {
       if (over) return;
       fill(answer, h("p", {}, d.allowed ? status("ok", who[1].value + " may do this") : status("failed", who[1].value + " may not do this")),
         d.forbidden && h("p", {}, d.forbidden),
-        h("ul", {}, d.rules.map((r) => h("li", {}, r.source + ": " + sentence(r.entry), " ", h("span", { class: "data quiet" }, plain(r.entry))))));
+        h("ul", {}, d.rules.map((r) => h("li", {}, r.source + (r.role ? ", by the role " + r.role : "") + ": " + sentence(r.entry), " ", h("span", { class: "data quiet" }, plain(r.entry))))));
     } catch (x) {
       if (!over) fill(error, x.message);
     }
@@ -81,6 +82,22 @@ export function access(main, { user }) {
       if (!over) fill(everyone, h("p", { class: "error" }, x.message));
     }
   };
+  const loadRoles = async () => {
+    try {
+      const all = await read("roles");
+      if (over) return;
+      const bounded = (l, make) => [l.slice(0, shownGrants).map(make), l.length > shownGrants && h("li", { class: "cut" }, (l.length - shownGrants) + " more")];
+      const of = (title, l, make, none) => [h("h4", {}, title), l.length > 0 ? h("ul", {}, bounded(l, make)) : h("p", { class: "quiet" }, none)];
+      fill(roles, all.length === 0 ? h("p", { class: "quiet" }, "permission_roles has no roles.") : all.slice(0, shownGrants).map((r) => h("section", { class: "card role", "data-role": r.name, "aria-label": "Role " + r.name },
+        h("h3", {}, r.name), r.description && h("p", {}, r.description),
+        of("A user with it", r.entries, (e) => h("li", {}, sentence(e)), "It has no permissions."),
+        of("It does not let a user", r.cannot, (t) => h("li", {}, t), "It includes all that this page checks."),
+        r.partly.length > 0 && of("Only on some minions, or with some arguments", r.partly, (t) => h("li", {}, t), ""),
+        of("Who has it", r.who, (g) => h("li", {}, (g.group ? "group " : "user ") + g.who + " (" + g.source + ")"), "No list names it."))));
+    } catch (x) {
+      if (!over) fill(roles, h("p", { class: "error" }, x.message));
+    }
+  };
   const end = async (s) => {
     if (!await ask("End a session", h("p", {}, "End this session of ", h("strong", {}, s.user), "? Its token ends as well."), "End", true)) return;
     try {
@@ -96,9 +113,11 @@ export function access(main, { user }) {
       h("div", { class: "fields" }, h("div", {}, who), h("div", {}, h("label", { for: "f-form" }, "Form"), form), h("div", { class: "grow" }, fun), h("div", { class: "grow" }, args)),
       h("div", { class: "fields" }, h("div", { class: "grow" }, tgt), h("div", {}, groups), h("button", { type: "submit", class: "main", id: "test" }, "Test")), answer)],
     user.may["runner.auth.permissions"] && [h("h2", {}, "Users and groups"), everyone],
+    user.may["runner.auth.roles"] && [h("h2", {}, "Roles"), roles],
     h("h2", {}, "Your permissions"), h("ul", { id: "permissions" }, (user.perms || []).slice(0, 500).map((p) => h("li", {}, "You " + sentence(p)))),
     h("h2", {}, "Sessions of this server"), list);
   load();
   if (user.may["runner.auth.permissions"]) loadEveryone();
+  if (user.may["runner.auth.roles"]) loadRoles();
   return () => { over = true; };
 }
