@@ -72,6 +72,20 @@ type Config struct {
 // ErrOff is the cause if the option python_helper is off.
 var ErrOff = errors.New("the option python_helper is off, so that no Python module runs; set it to true")
 
+// TimeoutError means that a call took too long.
+type TimeoutError struct {
+	Limit time.Duration
+	// configured means that the option python_call_timeout is the limit.
+	configured bool
+}
+
+func (e *TimeoutError) Error() string {
+	if e.configured {
+		return fmt.Sprintf("it took more than %v, the limit by the option python_call_timeout", e.Limit)
+	}
+	return fmt.Sprintf("it took more than %v", e.Limit)
+}
+
 // Pool manages the helpers of a process.
 type Pool struct {
 	cfg  Config
@@ -275,7 +289,7 @@ func (p *Pool) call(ctx context.Context, env *Env, queue bool, operation string,
 	defer release()
 	if limit := p.cfg.Options.Timeout; limit > 0 && queue {
 		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeoutCause(ctx, limit, fmt.Errorf("it took more than %v, the limit by the option python_call_timeout", limit))
+		ctx, cancel = context.WithTimeoutCause(ctx, limit, &TimeoutError{limit, true})
 		defer cancel()
 	}
 	return h.call(ctx, env, operation, args)

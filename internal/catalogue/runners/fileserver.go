@@ -133,6 +133,9 @@ func (f files) clearCache(_ context.Context, _ *fn.Call, a backendArgs) (any, er
 	for _, b := range f.server.FileServer().Fetchers(names...) { // roots caches nothing on disk
 		failed := b.ClearCache()
 		r.failed = append(r.failed, failed...)
+		if p, ok := b.(fileserver.Partial); ok && !p.Has("clear_cache") {
+			continue
+		}
 		if len(failed) == 0 {
 			r.done = append(r.done, "The "+b.Name()+" fileserver cache was successfully cleared")
 		}

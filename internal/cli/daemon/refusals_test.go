@@ -37,6 +37,8 @@ func TestUnsupportedParts(t *testing.T) {
 		{"master", "ext_pillar: [{sseapi: x}]", "ext_pillar.sseapi", "use salt-api with SaltGUI"},
 		{"minion", "module_executors: [splay, docker]", "module_executors.docker", `module_executors: there is no "docker"; use one of direct_call, splay, sudo; `},
 		{"minion", "fips_mode: true", "fips_mode", "Brine has no FIPS mode"},
+		{"master", "fileserver_backend: [mine]", "fileserver_backend.mine", "fetch it with salt-run saltutil.sync_fileserver"},
+		{"minion", "file_client: local\nfileserver_backend: [mine]", "fileserver_backend.mine", "name its directory in fileserver_dirs"},
 		{"minion", "file_client: local\next_pillar: [{vault: x}]", "ext_pillar.vault", `ext_pillar: there is no "vault"`},
 	} {
 		t.Run(c.kind+" "+c.name, func(t *testing.T) {

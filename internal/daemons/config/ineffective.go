@@ -42,7 +42,7 @@ var ineffectiveGroups = []ineffectiveGroup{
 	{why: "Brine runs no modules in Python of this kind, or needs no such setting (docs/python-modules.md)",
 		options: `add_proxymodule_to_opts autoload_dynamic_modules=true cache_dirs
 		clean_dynamic_modules=true client_dirs clouds_dirs cloud_dirs cython_enable enable_zip_modules executors_dirs
-		extmod_blacklist extmod_whitelist fileserver_dirs grains_dirs log_handlers_dirs matchers_dirs metaproxy_dirs module_dirs
+		extmod_blacklist extmod_whitelist grains_dirs log_handlers_dirs matchers_dirs metaproxy_dirs module_dirs
 		modules_dirs modules_max_memory=-1 netapi_dirs optimization_order=[0,1,2] output_dirs pillar_dirs pkgdb_dirs pkgfiles_dirs
 		queue_dirs queues_dirs render_dirs renderers_dirs returner_dirs returners_dirs roster_dirs runner_dirs runners_dirs serializers_dirs
 		states_dirs thorium_dirs tokens_dirs top_dirs tops_dirs utils_dirs wrapper_dirs`},

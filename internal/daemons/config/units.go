@@ -67,7 +67,7 @@ var (
 	}
 	// dataUnits are the sources of files and pillar, of a master and of a masterless minion.
 	dataUnits = []unitOption{
-		{"fileserver_backend", value.Split, backends.Names, "", "its files would be missing"},
+		{"fileserver_backend", value.Split, backends.Names, "fileserver", "its files would be missing"},
 		{"ext_pillar", keysOfList, pillar.Externals, "pillar", "minions would be configured without its pillar"},
 	}
 	masterUnits = []unitOption{
@@ -105,14 +105,7 @@ func (t *Tree) MissingUnits() (needed []Unsupported, other []Unsupported) {
 			case o.lost != "":
 				lost := "; without it " + o.lost
 				if o.python != "" {
-					program := "salt-run"
-					switch {
-					case o.key == "module_executors":
-						program = "salt-call --module-executors=direct_call"
-					case t.Kind == MinionKind:
-						program = "salt-call --local"
-					}
-					lost = "; if it is a module of your own, fetch it with " + program + " saltutil.sync_" + o.python + lost
+					lost = "; if it is a module of your own, " + o.obtain(t.Kind) + lost
 				}
 				needed = append(needed, missingUnit(o.key, name, known, lost))
 			default:
@@ -122,6 +115,20 @@ func (t *Tree) MissingUnits() (needed []Unsupported, other []Unsupported) {
 	}
 	moreNeeded, moreOther := t.missingEngines()
 	return append(needed, moreNeeded...), append(other, moreOther...)
+}
+
+// obtain returns how to get a user's own module to where an option names it.
+func (o unitOption) obtain(daemon Kind) string {
+	program := "salt-run"
+	switch {
+	case o.key == "fileserver_backend" && daemon == MinionKind: // no function of minions fetches such modules
+		return "name its directory in fileserver_dirs"
+	case o.key == "module_executors":
+		program = "salt-call --module-executors=direct_call"
+	case daemon == MinionKind:
+		program = "salt-call --local"
+	}
+	return "fetch it with " + program + " saltutil.sync_" + o.python
 }
 
 // saltEngines are the engines of Salt, which have no modules here.

@@ -90,6 +90,7 @@ type services struct {
 	// userReturners are those for the job cache and event_return, userAuth those for
 	// external_auth.
 	userReturners, userAuth *usermodules.Modules
+	userFiles               *usermodules.Files
 	targets                 *targets
 	access                  *access
 	recorder                *recorder
@@ -278,6 +279,7 @@ func (m *Master) rescanModules() {
 	for _, own := range m.ownModules() {
 		own.Rescan()
 	}
+	m.userFiles.Rescan()
 }
 
 // closeModules stops the helper processes of the user's own modules.
@@ -286,6 +288,9 @@ func (m *Master) closeModules() {
 		if own != nil {
 			own.Close()
 		}
+	}
+	if m.userFiles != nil {
+		m.userFiles.Close()
 	}
 }
 

@@ -106,6 +106,7 @@ type offline struct {
 	user    *usermodules.Modules
 	// returners are the user's own returners.
 	returners *usermodules.Modules
+	userFiles *usermodules.Files
 	templates *templates
 }
 
@@ -153,7 +154,8 @@ func (m *offline) open(fun string) error {
 	if err != nil {
 		return err
 	}
-	s := &settings{cacheDir: m.cfg.CacheDir, log: m.log, keys: m.keys, roots: func(cfg Config) Config { return cfg }}
+	m.userFiles = userFiles(&m.cfg, nil, m.log)
+	s := &settings{cacheDir: m.cfg.CacheDir, log: m.log, keys: m.keys, userFiles: m.userFiles, roots: func(cfg Config) Config { return cfg }}
 	t, err := newTemplates(templates{
 		id: m.cfg.ID, cacheDir: m.cfg.CacheDir, opts: m.cfg.Opts, ctx: m.sinks.Ctx, settings: s, runners: func() *fn.Registry { return m.runners },
 		log: m.log,
@@ -274,5 +276,8 @@ func (m *offline) close() {
 		if own != nil {
 			own.Close()
 		}
+	}
+	if m.userFiles != nil {
+		m.userFiles.Close()
 	}
 }

@@ -103,7 +103,7 @@ func newRouter(h handlers, asked func(id string, from net.Addr), identify func(l
 			"_mine_delete":     {handle: h.data.mineDelete, slow: true},
 			"_mine_flush":      {handle: h.data.mineFlush, slow: true},
 			"revoke_auth":      {handle: h.data.revoke, slow: true},
-			"_master_opts":     {handle: h.files.masterOpts},
+			"_master_opts":     {handle: h.files.masterOpts, slow: true},
 			"_master_tops":     {handle: h.files.tops, slow: true},
 			"_file_recv":       {handle: h.files.receive, slow: true},
 			"minion_pub":       {handle: h.peers.publish, slow: true},

@@ -7,6 +7,7 @@ import (
 
 	"brine/internal/base/target"
 	"brine/internal/call/auth"
+	"brine/internal/daemons/usermodules"
 	"brine/internal/files/fileserver"
 	"brine/internal/files/fileserver/backends"
 	"brine/internal/net/channel"
@@ -26,6 +27,8 @@ type settings struct {
 	tokens   *auth.Tokens
 	// systems are the user's own modules of external_auth, or nil.
 	systems auth.Modules
+	// userFiles are the user's own file server backends, or nil.
+	userFiles *usermodules.Files
 	// compiler builds the pillar compiler of a configuration.
 	compiler func(cfg Config, git *gitpillar.Source, groups target.Nodegroups) *pillar.Compiler
 	// roots replaces the file_roots and pillar_roots of a configuration by those
@@ -108,6 +111,7 @@ func (s *settings) set(cfg Config) {
 			More: backends.More(cfg.Backends, backends.Config{
 				CacheDir: s.cacheDir, HashType: cfg.Options.HashType, Files: cfg.Files, Receives: cfg.Options.FileRecv, Log: s.log,
 			}),
+			Own: func(name string) func() (fileserver.Backend, error) { return s.userFiles.Backend(name, false) },
 		}, s.log),
 		top: cfg.Top, pillar: compiler, opts: cfg.Opts,
 	})

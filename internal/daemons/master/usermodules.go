@@ -42,6 +42,17 @@ func modulesConfig(cfg *Config, kinds []string, call func() *fn.Call, has serves
 	}
 }
 
+// userFiles returns the user's own file server backends.
+func userFiles(cfg *Config, bus python.Bus, log *slog.Logger) *usermodules.Files {
+	call := func() *fn.Call {
+		opts := cfg.Opts.Clone()
+		opts.Set("id", cfg.ID)
+		opts.Set("__role", "master")
+		return &fn.Call{ID: cfg.ID, Log: log, Config: fn.Tree{Dict: opts}, Grains: fn.Tree{Dict: value.NewDict(0)}}
+	}
+	return usermodules.NewFiles(modulesConfig(cfg, nil, call, serves{bus: bus}, log))
+}
+
 // call creates the context for calls of the master's execution functions that belong to no
 // minion.
 func (t *templates) call() *fn.Call {

@@ -156,8 +156,9 @@ func findReturners(m *Master) {
 // makeSettings creates the settings, which configure applies.
 func makeSettings(m *Master) {
 	m.userAuth = userModules(&m.cfg, usermodules.AuthKinds, func() *fn.Call { return m.templates.call() }, serves{runners: ownRunners(m)}, m.log)
+	m.userFiles = userFiles(&m.cfg, m.bus, m.log)
 	m.settings = &settings{
-		systems:  m.userAuth.Systems(),
+		systems: m.userAuth.Systems(), userFiles: m.userFiles,
 		cacheDir: m.cfg.CacheDir, log: m.log, keys: m.keys, tokens: m.tokens, roots: func(cfg Config) Config { return m.revisions.apply(cfg) },
 	}
 }

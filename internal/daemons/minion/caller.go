@@ -42,6 +42,7 @@ type Caller struct {
 	returners *returners.Returners
 	wait      func() // waits for background work
 	user      *usermodules.Modules
+	userFiles *usermodules.Files
 	stock     *usermodules.Stock
 
 	conn *link.Link // nil if local
@@ -75,7 +76,7 @@ func NewCaller(ctx context.Context, cfg Config, local bool, log *slog.Logger) (*
 // run.
 func (m *Minion) caller() *Caller {
 	return &Caller{cfg: &m.cfg, log: m.log, links: m.links, inUse: m.cfg.inUse(), funcs: m.funcs, grains: m.grains, calls: m.calls, runner: m.runner,
-		notes: m.notes, returners: m.returners, wait: m.background.Wait, user: m.user, stock: m.stock, jid: salt.NewJID(time.Now())}
+		notes: m.notes, returners: m.returners, wait: m.background.Wait, user: m.user, userFiles: m.userFiles, stock: m.stock, jid: salt.NewJID(time.Now())}
 }
 
 // connect tries each master once per round, first those that the daemon uses, so that
@@ -191,6 +192,7 @@ func (c *Caller) Outputters() *usermodules.Outputters {
 func (c *Caller) Close() {
 	c.wait()
 	c.user.Close()
+	c.userFiles.Close()
 	c.stock.Close()
 	c.returners.Close()
 	if c.conn != nil {

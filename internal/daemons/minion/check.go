@@ -36,8 +36,10 @@ func CheckStart(cfg *Config, log *slog.Logger) (faults []error) {
 	m.user, m.userBeacons = m.userModules(usermodules.MinionKinds), m.userModules(usermodules.BeaconKinds)
 	defer m.user.Close()
 	defer m.userBeacons.Close()
+	m.userFiles = m.ownFiles()
+	defer m.userFiles.Close()
 	m.returners = returners.New(m.returnersConfig(""))
-	cfg.localServer(log)
+	m.localServer()
 	var err error
 	if m.schedule, err = schedule.New(schedule.Config{Options: o.ScheduleOptions, Log: log}); err != nil {
 		return append(faults, err)

@@ -119,15 +119,17 @@ type Minion struct {
 	stock *usermodules.Stock
 	// userBeacons are the user's own beacon modules, which run in a separate process.
 	userBeacons *usermodules.Modules
-	funcs       *fn.Registry
-	states      *state.Registry
-	renderer    *render.Renderer
-	calls       *calls.Factory
-	own         *ownpillar.Pillar // nil unless file_client is local
-	refresh     *refresh.Server
-	schedule    *schedule.Schedule
-	beacons     *beacons.Scheduler
-	mine        *mine.Mine
+	// userFiles are the user's file server backends, for file_client: local.
+	userFiles *usermodules.Files
+	funcs     *fn.Registry
+	states    *state.Registry
+	renderer  *render.Renderer
+	calls     *calls.Factory
+	own       *ownpillar.Pillar // nil unless file_client is local
+	refresh   *refresh.Server
+	schedule  *schedule.Schedule
+	beacons   *beacons.Scheduler
+	mine      *mine.Mine
 
 	jobs      *jobs.Table
 	notes     *jobs.Notes
@@ -210,6 +212,7 @@ func (m *Minion) buildServices() {
 	o, dir := &cfg.Options, filepath.Join(cfg.CacheDir, "brine")
 	m.user = m.userModules(usermodules.MinionKinds)
 	m.userBeacons = m.userModules(usermodules.BeaconKinds)
+	m.userFiles = m.ownFiles()
 	m.renderer = render.New(render.Options{Log: log, Local: render.AnyFile, Python: m.user, Limits: cfg.Templates})
 	m.bus = localbus.New(localbus.Config{ID: cfg.ID, HashType: cfg.Handshake.HashType, Events: cfg.Events, Daemon: cfg.daemonBus, Print: cfg.Print})
 	m.links = &link.Set{ID: cfg.ID, OneAtATime: o.OneAtATime(), RejectedRetry: o.RejectedRetry, Stop: func(err error) { m.stop(err) }}
@@ -223,7 +226,7 @@ func (m *Minion) buildServices() {
 	})
 	funcs := func() *fn.Registry { return m.funcs }
 	m.calls = calls.NewFactory(calls.Config{
-		ID: cfg.ID, Opts: cfg.Opts, Grains: m.grains, Renderer: m.renderer, Source: cfg.fileSource(), Server: cfg.localServer(log), Funcs: funcs,
+		ID: cfg.ID, Opts: cfg.Opts, Grains: m.grains, Renderer: m.renderer, Source: m.fileSource(cfg), Server: m.localServer(), Funcs: funcs,
 		SDB: m.user.SDB(),
 		Log: log,
 	})
@@ -307,6 +310,7 @@ func (m *Minion) Run(ctx context.Context) error {
 	m.outbox.Close()
 	m.user.Close()
 	m.userBeacons.Close()
+	m.userFiles.Close()
 	m.stock.Close()
 	for _, c := range m.links.All() {
 		c.Client.Close()

@@ -23,18 +23,32 @@ func (cfg *Config) local() bool {
 	return cfg.Options.FileClient == "local" || len(cfg.Options.Master) == 0
 }
 
-// fileSource returns the location of files on this machine.
-func (cfg *Config) fileSource() calls.FileSource {
-	return calls.FileSource{CacheDir: cfg.CacheDir, HashType: cfg.Handshake.HashType, Files: cfg.Files, Backends: cfg.Backends, Opts: cfg.Opts}
+// fileSource returns the location of files on this machine by a configuration, the minion's or a derived one.
+func (m *Minion) fileSource(cfg *Config) calls.FileSource {
+	return calls.FileSource{
+		CacheDir: cfg.CacheDir, HashType: cfg.Handshake.HashType, Files: cfg.Files, Backends: cfg.Backends, Opts: cfg.Opts,
+		Own: func(name string) func() (fileserver.Backend, error) { return m.userFiles.Backend(name, true) },
+	}
 }
 
 // localServer returns the server of files on this machine, nil if they come
 // from a master.
-func (cfg *Config) localServer(log *slog.Logger) *fileserver.Server {
-	if !cfg.local() {
+func (m *Minion) localServer() *fileserver.Server {
+	if !m.cfg.local() {
 		return nil
 	}
-	return cfg.fileSource().Server(log)
+	return m.fileSource(&m.cfg).Server(m.log)
+}
+
+// ownFiles returns the user's own file server backends.
+func (m *Minion) ownFiles() *usermodules.Files {
+	c := m.modulesConfig(usermodules.FileKinds)
+	c.Call = func() *fn.Call {
+		opts := c.Opts.Clone()
+		opts.Set("__role", "minion")
+		return &fn.Call{ID: c.ID, Log: c.Log, Config: fn.Tree{Dict: opts}, Grains: fn.Tree{Dict: value.NewDict(0)}}
+	}
+	return usermodules.NewFiles(c)
 }
 
 // ownPillar returns the pillar compiled by a configuration, the minion's or a derived

@@ -72,7 +72,7 @@ func (m *Minion) configured(c *fn.Call, path string) (*fn.Call, error) {
 		d := *c
 		d.ID, d.Config = cfg.ID, fn.Tree{Dict: cfg.Opts}
 		if cfg.local() {
-			d.Files = cfg.fileSource().Local(m.log)
+			d.Files = m.fileSource(&cfg).Local(m.log)
 		}
 		return &d
 	}

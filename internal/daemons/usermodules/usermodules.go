@@ -43,6 +43,8 @@ const (
 	kindEngines   = "engines"
 	kindSDB       = "sdb"
 
+	kindFileserver = "fileserver"
+
 	// kindBuiltin names functions for Python, not modules of the user.
 	kindBuiltin = "builtin"
 )

@@ -181,11 +181,12 @@ func Dirs(opts *value.Dict, extensionModules, kind string) []string {
 var dirOptions = map[string]string{
 	"modules": "module_dirs", "states": "states_dirs", "grains": "grains_dirs", "renderers": "render_dirs", "utils": "utils_dirs",
 	"returners": "returner_dirs", "runners": "runner_dirs", "pillar": "pillar_dirs", "tops": "top_dirs", "wheel": "wheel_dirs", "auth": "auth_dirs",
-	"output":    "outputter_dirs",
-	"beacons":   "beacons_dirs",
-	"executors": "executor_dirs",
-	"engines":   "engines_dirs",
-	"sdb":       "sdb_dirs",
+	"output":     "outputter_dirs",
+	"beacons":    "beacons_dirs",
+	"executors":  "executor_dirs",
+	"engines":    "engines_dirs",
+	"sdb":        "sdb_dirs",
+	"fileserver": "fileserver_dirs",
 }
 
 // maxScan bounds how much of a file is searched for its names, in bytes.
@@ -293,6 +294,7 @@ type Options struct {
 	ExecDirs   []string `salt:"executor_dirs" default:"[]" doc:"directories of executors" change:"restart"`
 	EngineDirs []string `salt:"engines_dirs" default:"[]" doc:"directories of engines" change:"restart"`
 	SDBDirs    []string `salt:"sdb_dirs" default:"[]" doc:"directories of drivers for sdb:// references" change:"restart"`
+	FileDirs   []string `salt:"fileserver_dirs" default:"[]" doc:"directories of file server backends, with file_client: local" change:"restart"`
 }
 
 // MasterOptions are the options of a master's own modules.
@@ -309,6 +311,7 @@ type MasterOptions struct {
 	ReturnDirs []string `salt:"returner_dirs" default:"[]" doc:"directories of returners in Python, for master_job_cache and event_return" change:"restart"`
 	OutputDirs []string `salt:"outputter_dirs" default:"[]" doc:"directories of outputters in Python" change:"restart"`
 	AuthDirs   []string `salt:"auth_dirs" default:"[]" doc:"directories of modules in Python that external_auth may name" change:"restart"`
+	FileDirs   []string `salt:"fileserver_dirs" default:"[]" doc:"directories of modules in Python that fileserver_backend may name" change:"restart"`
 	WheelDirs  []string `salt:"wheel_dirs" default:"[]" doc:"directories of wheel modules in Python" change:"restart"`
 	EngineDirs []string `salt:"engines_dirs" default:"[]" doc:"directories of engines in Python" change:"restart"`
 	SDBDirs    []string `salt:"sdb_dirs" default:"[]" doc:"directories of drivers in Python for sdb:// references" change:"restart"`

@@ -74,6 +74,33 @@ type Fetcher interface {
 	Remotes() *value.Dict
 }
 
+// Asked is a Backend by code of the user. Its files need not be on disk, and each answer
+// can fail. After a failed answer the file of a later backend must not be served in its
+// place, and a list without its files is not complete. So these are errors, as in Salt.
+type Asked interface {
+	Backend
+	// FindFile is Find with an error.
+	FindFile(ctx context.Context, env, name string, query map[string]string) (Found, bool, error)
+	// Hash answers _file_hash for a file: a map with hash_type and hsum, or "".
+	Hash(ctx context.Context, load *value.Dict, f Found) (any, error)
+	// Serve answers _serve_file with a part of a file: a map with data and dest.
+	Serve(ctx context.Context, load *value.Dict, f Found) (*value.Dict, error)
+	// Content returns the path of a file on disk with the content of f, which has the
+	// hash. The error is ErrOther if the content has another one.
+	Content(ctx context.Context, load *value.Dict, f Found, form, sum string) (string, error)
+	// List answers one of the commands that list files or directories.
+	List(ctx context.Context, load *value.Dict) ([]string, error)
+	// Links answers _symlink_list.
+	Links(ctx context.Context, load *value.Dict) (map[string]string, error)
+}
+
+// Partial is a Fetcher that has only some of the functions.
+type Partial interface {
+	Fetcher
+	// Has reports whether it has a function, by Salt's name.
+	Has(function string) bool
+}
+
 // Found is a file that can be served.
 type Found struct {
 	// Path is the local path of the file, Rel its name in the environment.
@@ -82,6 +109,9 @@ type Found struct {
 	Mode uint32
 	// Backend names the backend.
 	Backend string
+	// Answer is the answer of a backend that is asked, and asked that backend.
+	Answer *value.Dict
+	asked  Asked
 	// stamp is the version of the file at Path that was found, if known.
 	stamp host.Stamp
 }
@@ -139,6 +169,9 @@ type Config struct {
 	// More has constructors of backends in other packages, by their names in
 	// fileserver_backend.
 	More map[string]func(name string) (Backend, error)
+	// Own returns the constructor of a backend of the user, or nil. Such a backend
+	// replaces another one of its name.
+	Own func(name string) func() (Backend, error)
 }
 
 // New returns a file server.
@@ -151,11 +184,16 @@ func New(o Options, c Config, log *slog.Logger) *Server {
 	s.parts.m = map[partKey]*list.Element{}
 	ignore := newIgnore(o, log)
 	for _, name := range o.Backends {
-		if name == "roots" {
+		mk, ok := c.More[name]
+		if c.Own != nil {
+			if own := c.Own(name); own != nil {
+				mk, ok = func(string) (Backend, error) { return own() }, true
+			}
+		}
+		if name == "roots" && !ok {
 			s.backends = append(s.backends, newRoots(o, ignore, filepath.Join(c.CacheDir, "roots"), log))
 			continue
 		}
-		mk, ok := c.More[name]
 		if !ok {
 			log.Error("no such file server backend; not serving its files", "fileserver_backend", name)
 			continue
@@ -177,7 +215,7 @@ func (s *Server) WithRoots(o Options, c Config) *Server {
 	out.trees = trees{seed: maphash.MakeSeed(), env: map[string]*envTree{}}
 	out.parts.m = map[partKey]*list.Element{}
 	for i, b := range out.backends {
-		if b.Name() == "roots" {
+		if _, ok := b.(*roots); ok {
 			out.backends[i] = newRoots(o, newIgnore(o, s.log), filepath.Join(c.CacheDir, "roots"), s.log)
 		}
 	}
@@ -237,6 +275,14 @@ func (s *Server) Envs(backends ...string) []string {
 // Find looks up a file by the path in a request: a relative path, optionally with
 // a query after a question mark. A leading | means that there is no query.
 func (s *Server) Find(name, env string) (Found, bool) {
+	f, ok, err := s.lookup(context.Background(), name, env)
+	if err != nil {
+		s.log.Error("cannot look up a file", "path", name, "saltenv", env, "err", err)
+	}
+	return f, ok
+}
+
+func (s *Server) lookup(ctx context.Context, name, env string) (Found, bool, error) {
 	var query map[string]string
 	if rest, escaped := strings.CutPrefix(name, "|"); escaped {
 		name = strings.TrimLeft(rest, "|")
@@ -245,15 +291,27 @@ func (s *Server) Find(name, env string) (Found, bool) {
 	}
 	name, ok := cleanName(name)
 	if !ok || !validEnv(env) {
-		return Found{}, false
+		return Found{}, false, nil
 	}
 	for _, b := range s.backends {
-		if f, ok := b.Find(env, name, query); ok {
+		var f Found
+		var err error
+		a, asked := b.(Asked)
+		if asked {
+			f, ok, err = a.FindFile(ctx, env, name, query)
+			f.asked = a
+		} else {
+			f, ok = b.Find(env, name, query)
+		}
+		if err != nil {
+			return Found{}, false, err
+		}
+		if ok {
 			f.Backend = b.Name()
-			return f, true
+			return f, true, nil
 		}
 	}
-	return Found{}, false
+	return Found{}, false, nil
 }
 
 // FindLocal looks up a file by its absolute path. It must be below a directory of
@@ -335,6 +393,60 @@ func (s *Server) Lists(ctx context.Context, env string, backends ...string) (*Li
 	for _, p := range []*[]string{&out.Files, &out.Dirs, &out.EmptyDirs} {
 		slices.Sort(*p)
 		*p = slices.Compact(*p)
+	}
+	return out, nil
+}
+
+// listOf returns one of the lists of an environment, sorted.
+func (s *Server) listOf(ctx context.Context, load *value.Dict, env string, choose func(*Lists) []string) ([]string, error) {
+	on := s.chosen(value.Texts(load.At("fsbackend")))
+	if !validEnv(env) || len(on) == 0 {
+		return nil, nil
+	}
+	var out []string
+	for _, b := range on {
+		var part []string
+		var l *Lists
+		var err error
+		if a, ok := b.(Asked); ok {
+			part, err = a.List(ctx, load)
+		} else if l, err = b.Lists(ctx, env); err == nil {
+			part = choose(l)
+		}
+		switch {
+		case err != nil:
+			return nil, err
+		case len(on) == 1:
+			return part, nil
+		}
+		out = append(out, part...)
+	}
+	slices.Sort(out)
+	return slices.Compact(out), nil
+}
+
+// linksOf returns the symbolic links of an environment and their targets.
+func (s *Server) linksOf(ctx context.Context, load *value.Dict, env string) (map[string]string, error) {
+	out := map[string]string{}
+	if !validEnv(env) {
+		return out, nil
+	}
+	for _, b := range s.chosen(value.Texts(load.At("fsbackend"))) {
+		var part map[string]string
+		var err error
+		if a, ok := b.(Asked); ok {
+			part, err = a.Links(ctx, load)
+		} else if l, e := b.Lists(ctx, env); e == nil {
+			part = l.Links
+		} else {
+			err = e
+		}
+		if err != nil {
+			return nil, err
+		}
+		for k, v := range part {
+			out[k] = v
+		}
 	}
 	return out, nil
 }

@@ -15,7 +15,7 @@ import (
 // Options are the options of Salt's file server, for a master and for a minion with file_client: local.
 type Options struct {
 	FileRoots      any           `salt:"file_roots" default:"null" doc:"directories of files by environment; __env__ stands for any other environment, also in a directory's name" change:"live"`
-	Backends       []string      `salt:"fileserver_backend" default:"[roots]" doc:"backends in the order of precedence: roots (the directories of file_roots), gitfs or git, minionfs or minion, s3fs" change:"live" list:"comma"`
+	Backends       []string      `salt:"fileserver_backend" default:"[roots]" doc:"backends in the order of precedence: roots (the directories of file_roots), gitfs or git, minionfs or minion, s3fs, a module of your own" change:"live" list:"comma"`
 	FollowSymlinks bool          `salt:"fileserver_followsymlinks" default:"true" doc:"follow symbolic links in file_roots, wherever they lead" change:"live"`
 	IgnoreSymlinks bool          `salt:"fileserver_ignoresymlinks" default:"false" doc:"omit symbolic links from lists of files" change:"live"`
 	IgnoreRegex    any           `salt:"file_ignore_regex" default:"[]" doc:"regular expressions for files that are not served" change:"live"`

@@ -57,7 +57,7 @@ func (s *Server) Request(ctx context.Context, load *value.Dict) (any, error) {
 // RequestPart does the same, but limits a part of a file to limit bytes, unless limit is 0.
 func (s *Server) RequestPart(ctx context.Context, load *value.Dict, limit int64) (any, error) {
 	if limit > 0 && load.Str("cmd") == "_serve_file" {
-		return s.serveUpTo(load, min(s.part, limit))
+		return s.serveUpTo(ctx, load, min(s.part, limit))
 	}
 	return s.Request(ctx, load)
 }
@@ -68,22 +68,27 @@ func envOf(load *value.Dict) (env string, ok bool) {
 	return value.Str(v), ok
 }
 
-func (s *Server) find(load *value.Dict) (Found, bool) {
+func (s *Server) find(ctx context.Context, load *value.Dict) (Found, bool, error) {
 	env, ok := envOf(load)
 	if !ok {
-		return Found{}, false
+		return Found{}, false, nil
 	}
-	return s.Find(load.Str("path"), env)
+	return s.lookup(ctx, load.Str("path"), env)
 }
 
-func (s *Server) fileFind(_ context.Context, load *value.Dict) (any, error) {
+func (s *Server) fileFind(ctx context.Context, load *value.Dict) (any, error) {
 	if !load.Has("saltenv") {
 		load = load.Clone()
 		load.Set("saltenv", "base")
 	}
-	f, ok := s.find(load)
-	if !ok {
-		return value.DictOf("path", "", "rel", ""), nil
+	f, ok, err := s.find(ctx, load)
+	if !ok || err != nil {
+		return value.DictOf("path", "", "rel", ""), err
+	}
+	if f.asked != nil {
+		d := f.Answer.Clone()
+		d.Set("back", f.Backend)
+		return d, nil
 	}
 	d := value.DictOf("path", f.Path, "rel", f.Rel)
 	if st := f.stat(); st != nil {
@@ -94,6 +99,10 @@ func (s *Server) fileFind(_ context.Context, load *value.Dict) (any, error) {
 }
 
 func (f Found) stat() *value.List {
+	if f.asked != nil {
+		l, _ := f.Answer.At("stat").(*value.List)
+		return l
+	}
 	if f.Mode != 0 {
 		return value.ListOf(int64(f.Mode))
 	}
@@ -110,10 +119,17 @@ func stat(path string) *value.List {
 		s.Size, int64(s.Atim.Sec), int64(s.Mtim.Sec), int64(s.Ctim.Sec))
 }
 
-func (s *Server) hash(load *value.Dict) (any, Found, error) {
-	f, ok := s.find(load)
-	if !ok {
-		return "", f, nil
+func (s *Server) hash(ctx context.Context, load *value.Dict) (any, Found, error) {
+	f, ok, err := s.find(ctx, load)
+	if !ok || err != nil {
+		return "", f, err
+	}
+	if f.asked != nil {
+		h, err := f.asked.Hash(ctx, load, f)
+		if err != nil {
+			h = ""
+		}
+		return h, f, err
 	}
 	sum, err := s.hashes.found(f)
 	if err != nil {
@@ -122,13 +138,13 @@ func (s *Server) hash(load *value.Dict) (any, Found, error) {
 	return value.DictOf("hash_type", s.hashes.form, "hsum", sum), f, nil
 }
 
-func (s *Server) fileHash(_ context.Context, load *value.Dict) (any, error) {
-	h, _, err := s.hash(load)
+func (s *Server) fileHash(ctx context.Context, load *value.Dict) (any, error) {
+	h, _, err := s.hash(ctx, load)
 	return h, err
 }
 
-func (s *Server) fileHashAndStat(_ context.Context, load *value.Dict) (any, error) {
-	h, f, err := s.hash(load)
+func (s *Server) fileHashAndStat(ctx context.Context, load *value.Dict) (any, error) {
+	h, f, err := s.hash(ctx, load)
 	var st any
 	if f.Path != "" {
 		if l := f.stat(); l != nil {
@@ -139,15 +155,21 @@ func (s *Server) fileHashAndStat(_ context.Context, load *value.Dict) (any, erro
 }
 
 // serveFile answers with a part of a file; an empty part means the end of the file.
-func (s *Server) serveFile(_ context.Context, load *value.Dict) (any, error) {
-	return s.serveUpTo(load, s.part)
+func (s *Server) serveFile(ctx context.Context, load *value.Dict) (any, error) {
+	return s.serveUpTo(ctx, load, s.part)
 }
 
-func (s *Server) serveUpTo(load *value.Dict, limit int64) (any, error) {
-	f, ok := s.find(load)
+func (s *Server) serveUpTo(ctx context.Context, load *value.Dict, limit int64) (any, error) {
+	f, ok, err := s.find(ctx, load)
 	loc, isInt := load.At("loc").(int64)
+	if err != nil {
+		return nil, err
+	}
 	if !ok || !load.Has("loc") {
 		return value.DictOf("data", "", "dest", ""), nil
+	}
+	if f.asked != nil {
+		return serveAsked(ctx, load, f, limit)
 	}
 	if !isInt || loc < 0 {
 		return nil, salt.Errorf(salt.Invalid, "loc is not an offset in a file")
@@ -159,14 +181,53 @@ func (s *Server) serveUpTo(load *value.Dict, limit int64) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	d := value.DictOf("data", data, "dest", f.Rel)
-	if level := load.Int("gzip"); level != 0 && len(data) > 0 {
-		if data, err = compress(data, int(min(max(level, 1), 9))); err != nil {
-			return nil, err
-		}
-		d = value.DictOf("data", data, "dest", f.Rel, "gzip", load.At("gzip"))
+	return asPart(data, f.Rel, load)
+}
+
+// asPart returns the answer with a part of a file, compressed if the load asks for that.
+func asPart(data []byte, dest any, load *value.Dict) (any, error) {
+	level := load.Int("gzip")
+	if level == 0 || len(data) == 0 {
+		return value.DictOf("data", data, "dest", dest), nil
 	}
-	return d, nil
+	packed, err := compress(data, int(min(max(level, 1), 9)))
+	if err != nil {
+		return nil, err
+	}
+	return value.DictOf("data", packed, "dest", dest, "gzip", load.At("gzip")), nil
+}
+
+// serveAsked answers with a part of a file of a backend that is asked. The backend gets no gzip: a part
+// that is too large must be cut.
+func serveAsked(ctx context.Context, load *value.Dict, f Found, limit int64) (any, error) {
+	plain := load
+	if load.Has("gzip") {
+		plain = load.Clone()
+		plain.Delete("gzip")
+	}
+	d, err := f.asked.Serve(ctx, plain, f)
+	if err != nil {
+		return nil, err
+	}
+	data, ok := contentOf(d.At("data"))
+	if !ok || value.Truth(d.At("gzip")) {
+		return d, nil // as it is, for the client to judge
+	}
+	if int64(len(data)) > limit {
+		data = data[:limit]
+	}
+	return asPart(data, d.At("dest"), load)
+}
+
+// contentOf returns the content in an answer.
+func contentOf(v any) ([]byte, bool) {
+	switch x := v.(type) {
+	case []byte:
+		return x, true
+	case string:
+		return []byte(x), true
+	}
+	return nil, false
 }
 
 func readPart(path string, loc, size int64) ([]byte, error) {
@@ -209,11 +270,11 @@ func lister(choose func(*Lists) []string) command {
 		if !ok {
 			return &value.List{}, nil
 		}
-		l, err := s.Lists(ctx, env, value.Texts(load.At("fsbackend"))...)
+		names, err := s.listOf(ctx, load, env, choose)
 		if err != nil {
 			return nil, err
 		}
-		return withPrefix(choose(l), strings.Trim(load.Str("prefix"), "/")), nil
+		return withPrefix(names, strings.Trim(load.Str("prefix"), "/")), nil
 	}
 }
 
@@ -233,18 +294,18 @@ func (s *Server) symlinkList(ctx context.Context, load *value.Dict) (any, error)
 	if !ok {
 		return out, nil
 	}
-	l, err := s.Lists(ctx, env, value.Texts(load.At("fsbackend"))...)
+	links, err := s.linksOf(ctx, load, env)
 	if err != nil {
 		return nil, err
 	}
 	prefix := strings.Trim(load.Str("prefix"), "/")
 	names := map[string]bool{}
-	for name := range l.Links {
+	for name := range links {
 		names[name] = strings.HasPrefix(name, prefix)
 	}
 	for _, name := range keys(names) {
 		if names[name] {
-			out.Set(name, l.Links[name])
+			out.Set(name, links[name])
 		}
 	}
 	return out, nil

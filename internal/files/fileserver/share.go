@@ -7,6 +7,7 @@ import (
 	"io"
 	"io/fs"
 	"maps"
+	"path"
 	"slices"
 	"sync"
 
@@ -42,7 +43,7 @@ func (s *Server) PartSize() int64 { return s.part }
 
 // servePart answers with the size of a file and its bytes from loc on, if the file has the hash hsum. If the
 // file has another hash, the answer has changed set; if it does not exist, the answer is empty.
-func (s *Server) servePart(_ context.Context, load *value.Dict) (*value.Dict, *crypt.Shared, error) {
+func (s *Server) servePart(ctx context.Context, load *value.Dict) (*value.Dict, *crypt.Shared, error) {
 	none := value.NewDict(0)
 	loc, isInt := load.At("loc").(int64)
 	if !isInt || loc < 0 {
@@ -50,8 +51,8 @@ func (s *Server) servePart(_ context.Context, load *value.Dict) (*value.Dict, *c
 	}
 	env, _ := envOf(load)
 	want := load.Str("hsum")
-	path, err := s.holding(env, load.Str("path"), want)
-	if errors.Is(err, errOther) {
+	path, err := s.holding(ctx, load, env, want)
+	if errors.Is(err, ErrOther) {
 		return value.DictOf("changed", true), nil, nil
 	}
 	if err != nil || path == "" {
@@ -61,7 +62,7 @@ func (s *Server) servePart(_ context.Context, load *value.Dict) (*value.Dict, *c
 		p, err := readShared(path, loc, s.part)
 		if err == nil && p.firm { // it is cached under this hash
 			sum, err := s.hashes.of(path)
-			p.firm = err == nil && sum == want
+			p.firm = err == nil && sum == want // not so for another algorithm
 		}
 		return p, err
 	})
@@ -74,12 +75,19 @@ func (s *Server) servePart(_ context.Context, load *value.Dict) (*value.Dict, *c
 	return value.DictOf("size", p.size), p.shared, nil
 }
 
-// errOther means that a file does not have the wanted hash.
-var errOther = errors.New("the file has another hash")
+// ErrOther means that a file does not have the wanted hash.
+var ErrOther = errors.New("the file has another hash")
 
 // holding returns the path of a file with this name and hash, "" for no file.
-func (s *Server) holding(env, name, want string) (string, error) {
-	f, found := s.Find(name, env)
+func (s *Server) holding(ctx context.Context, load *value.Dict, env, want string) (string, error) {
+	name := load.Str("path")
+	f, found, err := s.lookup(ctx, name, env)
+	if err != nil {
+		return "", err
+	}
+	if found && f.asked != nil {
+		return s.askedContent(ctx, load, f, want)
+	}
 	if found {
 		sum, err := s.hashes.of(f.Path)
 		if err == nil && sum == want {
@@ -99,9 +107,33 @@ func (s *Server) holding(env, name, want string) (string, error) {
 		}
 	}
 	if found {
-		return "", errOther
+		return "", ErrOther
 	}
 	return "", nil
+}
+
+// askedContent returns the path of a file with the content of a file that a backend names. The backend
+// has to vouch for the hash at each request. If the file that it names has that hash, that file is served;
+// otherwise the content is the one that the backend serves.
+func (s *Server) askedContent(ctx context.Context, load *value.Dict, f Found, want string) (string, error) {
+	v, err := f.asked.Hash(ctx, load, f)
+	if err != nil {
+		return "", err
+	}
+	d, _ := v.(*value.Dict)
+	form := d.Str("hash_type")
+	switch sum := d.Str("hsum"); {
+	case sum == "":
+		return "", nil
+	case sum != want:
+		return "", ErrOther
+	}
+	if form == s.hashes.form && path.IsAbs(f.Path) {
+		if sum, err := s.hashes.of(f.Path); err == nil && sum == want {
+			return f.Path, nil
+		}
+	}
+	return f.asked.Content(ctx, load, f, form, want)
 }
 
 // part is a part of a file.

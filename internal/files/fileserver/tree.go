@@ -167,7 +167,7 @@ func (s *Server) serveTree(ctx context.Context, load *value.Dict) (*value.Dict, 
 
 // makeTree returns last if nothing has changed.
 func (s *Server) makeTree(ctx context.Context, env string, last *tree) (*tree, error) {
-	files, complete := map[string]string{}, true
+	files, complete, asked := map[string]string{}, true, false
 	by := Summer{Form: s.hashes.form, File: s.hashes.of, Known: s.hashes.known}
 	for _, b := range s.backends {
 		var got Sums
@@ -186,8 +186,13 @@ func (s *Server) makeTree(ctx context.Context, env string, last *tree) (*tree, e
 				got.Files[name] = ""
 			}
 		}
+		_, own := b.(Asked)
+		asked = asked || own
 		complete = complete && got.Complete
 		for name, sum := range got.Files {
+			if asked {
+				sum = "" // a backend before this one may find the file without listing it
+			}
 			if _, ok := files[name]; !ok {
 				files[name] = sum
 			}

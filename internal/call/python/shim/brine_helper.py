@@ -1278,9 +1278,18 @@ def do_call(kind, name, args, kwargs):
         raise salt.exceptions.CommandExecutionError(loader.why(name) if loader else name)
     if kind == "beacons":
         return list(function(*args, **kwargs) or ())
+    if kind == "fileserver":
+        return listed(function(*args, **kwargs))
     if kind == "states":
         kwargs = {name: ordered(value) for name, value in kwargs.items()}
     return finish(inject(function, args, kwargs))
+
+
+def listed(value):
+    """Return what a file server backend answers; Salt takes any kind of collection of names."""
+    if isinstance(value, (str, bytes, bytearray, list, tuple, set, frozenset)) or hasattr(value, "items"):
+        return value
+    return list(value) if hasattr(value, "__iter__") else value
 
 
 def do_engine(name, kwargs):

@@ -37,7 +37,8 @@ var pythonKinds = []string{
 // that masters run.
 var (
 	minionKinds = []string{"_beacons", "_engines", "_executors", "_grains", "_modules", "_output", "_renderers", "_returners", "_sdb", "_states", "_utils"}
-	masterKinds = []string{"_auth", "_engines", "_modules", "_output", "_pillar", "_renderers", "_returners", "_runners", "_sdb", "_tops", "_utils", "_wheel"}
+	masterKinds = []string{"_auth", "_engines", "_fileserver", "_modules", "_output", "_pillar", "_renderers", "_returners", "_runners", "_sdb",
+		"_tops", "_utils", "_wheel"}
 )
 
 // available reports whether Brine runs a Python module.
@@ -142,7 +143,7 @@ func (c *checker) pythonImports(path string, text []byte) {
 
 // pythonUnits maps kinds of findings to the tree's directories with such units.
 var pythonUnits = map[string]string{
-	KindAuth: "_auth", KindBeacon: "_beacons", KindExecutor: "_executors", KindOutputter: "_output",
+	KindAuth: "_auth", KindBeacon: "_beacons", KindExecutor: "_executors", KindFileServer: "_fileserver", KindOutputter: "_output",
 	KindPillar: "_pillar", KindEngine: "_engines", KindReturner: "_returners", KindTop: "_tops",
 }
 
@@ -170,11 +171,11 @@ func (c *checker) reportPython() {
 				f.Why = "masters run it by the machine's python3 after salt-run saltutil.sync_" + strings.TrimPrefix(p.kind, "_") +
 					"; try it as docs/python-modules.md says"
 			}
-			// __salt__ has runners in a runner, and no functions in a wheel module or an outputter.
+			// __salt__ has runners in a runner, and no functions in a wheel module, an outputter or a backend.
 			if text, err := readFile(p.path, maxSLS); err == nil {
 				c.pythonImports(p.path, text)
 				imports.add(p.path, text)
-				if !slices.Contains([]string{"_utils", "_runners", "_wheel", "_output"}, p.kind) {
+				if !slices.Contains([]string{"_fileserver", "_utils", "_runners", "_wheel", "_output"}, p.kind) {
 					c.pythonCalls(p.path, text, where)
 				}
 			}

@@ -22,6 +22,8 @@ type FileSource struct {
 	Backends           backends.Options
 	// Opts are all options under their names.
 	Opts *value.Dict
+	// Own returns the constructor of a backend of the user, or nil. It may be nil itself.
+	Own func(name string) func() (fileserver.Backend, error)
 }
 
 // Local returns a client of the files of this machine.
@@ -43,7 +45,7 @@ func (cfg FileSource) options() fileclient.Options {
 // Server returns a server of the files of this machine.
 func (cfg FileSource) Server(log *slog.Logger) *fileserver.Server {
 	return fileserver.New(cfg.Files, fileserver.Config{
-		CacheDir: cfg.CacheDir, HashType: cfg.HashType,
+		CacheDir: cfg.CacheDir, HashType: cfg.HashType, Own: cfg.Own,
 		More: backends.More(cfg.Backends, backends.Config{CacheDir: cfg.CacheDir, HashType: cfg.HashType, Files: cfg.Files, Alone: true, Log: log}),
 	}, log)
 }
