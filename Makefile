@@ -6,7 +6,7 @@ export CGO_ENABLED = 0
 # The same for every go command, also those that tests start, so that each package is compiled once.
 export GOFLAGS := $(strip $(filter-out -trimpath,$(shell $(GO) env GOFLAGS)) -trimpath)
 
-.PHONY: packages release tools pam normal durable durable-apart federation build reference man demo demo-cluster demo-console test test-all check fmt vet lint deadcode race fuzz fuzz-count fuzz-keep bench bench-quick soak git-size microbench interop changelog clean help hub
+.PHONY: packages release tools pam normal durable durable-apart federation build reference man demo demo-cluster demo-console test test-all check fmt vet lint deadcode race fuzz fuzz-count fuzz-keep bench bench-console bench-quick soak git-size microbench interop changelog clean help hub
 
 build: ## the static binary bin/brine, and a link for each of Salt's programs
 	$(GO) build -ldflags '-s -w' -o bin/brine ./cmd/brine
