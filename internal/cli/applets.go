@@ -11,6 +11,7 @@ import (
 	"brine/internal/cli/doc"
 	"brine/internal/cli/frame"
 	"brine/internal/cli/ha"
+	"brine/internal/cli/hostpython"
 	"brine/internal/cli/key"
 	"brine/internal/cli/man"
 	"brine/internal/cli/migrate"
@@ -37,6 +38,7 @@ func Applets() []frame.Applet {
 		cluster.Applet(),
 		witness.Applet(),
 		console.Applet(),
+		hostpython.Applet(),
 		migrate.Applet(),
 		doc.Applet(),
 		selfcheck.Applet(),

@@ -96,7 +96,7 @@ func allEffects() map[string]effect {
 		}
 	}
 	for _, p := range []string{"salt", "salt-key", "salt-run", "salt-call", "salt-cp", "salt-master", "salt-minion", "salt-api", "salt-syndic", "demo", "ha",
-		"cluster", "witness", "console", "man", "migrate", "doc", "self-check", "completion"} {
+		"cluster", "witness", "console", "python", "man", "migrate", "doc", "self-check", "completion"} {
 		add(p, map[string]effect{
 			"--version":         {line: "@ stray --none", out: `^` + p + ` 3007\.10 \(Brine .*\)\n$`},
 			"--versions-report": {line: "@ stray", out: `Salt Version:\n.*Brine Version:`},

@@ -38,6 +38,10 @@ type Env struct {
 	Bus       Bus
 	Commander Commander
 	OnMinion  bool
+	// As returns who commands with credentials: eauth with username and password, or token. Low runs a
+	// chunk of low data with the credentials in it. Both are for programs outside of Brine, else nil.
+	As  func(creds *value.Dict) Commander
+	Low func(ctx context.Context, chunk *value.Dict) ([]any, error)
 	// Stop ends the call's waits for events when it is closed; nil means never.
 	Stop <-chan struct{}
 	// Vars are variables of the call: "test", and names with underscores, which become globals of
@@ -45,6 +49,7 @@ type Env struct {
 	Vars *value.Dict
 
 	subscribed subscriptions
+	jobs       jobs
 }
 
 // vars returns the variables that are sent with the call.
@@ -142,6 +147,12 @@ func (e *Env) request(ctx context.Context, p *Pool, name string, args []any) (v 
 		return e.bus(ctx, name, a)
 	case "command":
 		return e.command(ctx, a)
+	case "start":
+		return e.start(ctx, a)
+	case "next":
+		return e.next(a)
+	case "low":
+		return e.low(ctx, a)
 	}
 	return nil, fmt.Errorf("there is no request %q", name)
 }

@@ -3,6 +3,7 @@ package python
 import (
 	"context"
 	"errors"
+	"slices"
 	"sync"
 	"time"
 
@@ -23,6 +24,7 @@ type Bus interface {
 type Commander interface {
 	Call(ctx context.Context, j client.Job) (client.Published, []client.Result, error)
 	Publish(ctx context.Context, j client.Job) (client.Published, error)
+	Start(ctx context.Context, j client.Job) (*client.Running, error)
 }
 
 // maxQueued bounds the events that a module has not read yet.
@@ -139,26 +141,23 @@ func duration(v any) (time.Duration, bool) {
 // command sends a job to minions: a dict of its parts. It returns the job id, the ids of the minions
 // that were meant, and unless wait is false what they returned.
 func (e *Env) command(ctx context.Context, a arguments) (any, error) {
-	d, _ := a.at(0).(*value.Dict)
-	if e.Commander == nil {
-		return nil, fn.Errorf("there is no master here that could command minions")
+	commander, j, err := e.job(a)
+	if err != nil {
+		return nil, err
 	}
-	j := client.Job{Target: d.At("tgt"), Type: d.Str("tgt_type"), Fun: d.At("fun"), Arg: value.ListOf(value.Items(d.At("arg"))...), Ret: d.Str("ret"),
-		JID: d.Str("jid"), Kwargs: d.Dict("kwargs")}
-	j.Timeout, _ = duration(d.At("timeout"))
-	if d.At("wait") == false {
-		sent, err := e.Commander.Publish(ctx, j)
+	if d, _ := a.at(0).(*value.Dict); d.At("wait") == false {
+		sent, err := commander.Publish(ctx, j)
 		if errors.Is(err, client.ErrNoMatch) {
 			err = nil
 		}
-		return value.Tuple{sent.JID, value.Strings(sent.Minions), nil}, commandError(err)
+		return value.Tuple{sent.JID, value.Strings(sent.Minions), nil}, ClientError(err)
 	}
-	sent, results, err := e.Commander.Call(ctx, j)
+	sent, results, err := commander.Call(ctx, j)
 	if errors.Is(err, client.ErrNoMatch) {
 		return value.Tuple{"", &value.List{}, nil}, nil
 	}
 	if err != nil {
-		return nil, commandError(err)
+		return nil, ClientError(err)
 	}
 	returned := value.NewDict(len(results))
 	for _, r := range results {
@@ -170,13 +169,21 @@ func (e *Env) command(ctx context.Context, a arguments) (any, error) {
 	return value.Tuple{sent.JID, value.Strings(sent.Minions), returned}, nil
 }
 
-// commandError returns the exception of salt.client for an error of a command.
-func commandError(err error) error {
+// ClientError returns the exception of salt.client for an error of a request to a master.
+func ClientError(err error) error {
 	if err == nil || errors.Is(err, context.Canceled) {
 		return err
 	}
-	return &fn.ExceptionError{Class: "salt.exceptions.SaltClientError", Text: err.Error()}
+	class := "SaltClientError"
+	var r *client.Refused
+	if errors.As(err, &r) && slices.Contains(refusals, r.Name) {
+		class = r.Name
+	}
+	return &fn.ExceptionError{Class: "salt.exceptions." + class, Text: err.Error()}
 }
+
+// refusals are the exceptions of salt.exceptions by which masters refuse.
+var refusals = []string{"AuthenticationError", "AuthorizationError", "EauthAuthenticationError"}
 
 // match reports whether a target matches: its type, the target, the delimiter, the id, and dicts of
 // grains, pillar and nodegroups, or nil for those of the call. As in Salt an invalid target matches

@@ -80,3 +80,17 @@ func removeOthers(dir, keep string) error {
 	}
 	return nil
 }
+
+// Install writes the package salt for programs outside of Brine to a directory.
+func Install(dir string) error {
+	for name, data := range shimContents() {
+		path := filepath.Join(dir, filepath.FromSlash(name))
+		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+			return err
+		}
+		if err := atomicfile.Write(path, data, 0o644, false); err != nil {
+			return err
+		}
+	}
+	return nil
+}

@@ -1655,6 +1655,19 @@ def install_shim():
     sys.meta_path.insert(0, Finder)
 
 
+def add_levels():
+    """Give logging the levels that Salt adds."""
+    import logging
+    for number, name in ((5, "trace"), (15, "profile"), (1, "garbage")):
+        logging.addLevelName(number, name.upper())
+
+        def method(self, text, *args, _number=number, **kwargs):
+            if self.isEnabledFor(_number):
+                self._log(_number, text, args, **kwargs)
+        setattr(logging.Logger, name, method)
+        setattr(logging, name.upper(), number)
+
+
 def start_logging(level):
     import logging
 
@@ -1667,14 +1680,7 @@ def start_logging(level):
             except Refusal:
                 pass
 
-    for number, name in ((5, "trace"), (15, "profile"), (1, "garbage")):
-        logging.addLevelName(number, name.upper())
-
-        def method(self, text, *args, _number=number, **kwargs):
-            if self.isEnabledFor(_number):
-                self._log(_number, text, args, **kwargs)
-        setattr(logging.Logger, name, method)
-        setattr(logging, name.upper(), number)
+    add_levels()
     logging.root.addHandler(Handler())
     logging.root.setLevel(level)
 

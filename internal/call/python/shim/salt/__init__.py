@@ -20,3 +20,14 @@ def _parts_of(package):
 
 
 __getattr__ = _parts_of(__name__)
+
+
+def _outside():
+    """Connect a program that Brine has not started."""
+    import brine_helper
+    if not hasattr(brine_helper, "pipe"):
+        import brine_host
+        brine_host.begin()
+
+
+_outside()

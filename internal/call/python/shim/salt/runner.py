@@ -5,7 +5,7 @@ import brine_helper as _helper
 
 def show(result, opts):
     """Show the result of a nested call, as Salt does, if the caller of the runner sees what it prints."""
-    if (opts or {}).get("quiet") or not any(f.vars.get("prints") for f in _helper.latest):
+    if (opts or {}).get("quiet") or not any(f.vars.get("prints") or f.vars.get("host") for f in _helper.latest):
         return
     import salt.output
     out = (opts or {}).get("output")
@@ -21,6 +21,9 @@ class RunnerClient:
 
     def __init__(self, opts=None, *_, **__):
         self.opts = opts
+        if _helper.frame().vars.get("host"):
+            import brine_host
+            brine_host.use(opts)
 
     @property
     def functions(self):
@@ -43,6 +46,8 @@ class RunnerClient:
 
     def cmd_sync(self, low, timeout=None, full_return=False):
         """Call the runner that a dict names."""
+        if _helper.frame().vars.get("host") and (low.get("eauth") or low.get("token")):
+            return _helper.pipe.ask("low", dict(low, client="runner", full_return=full_return))[0]
         kwargs = dict(low.get("kwarg") or {})
         if "arg" not in low and "kwarg" not in low:
             own = ("fun", "client", "eauth", "username", "password", "token", "print_event", "full_return")

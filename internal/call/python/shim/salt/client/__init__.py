@@ -9,13 +9,18 @@ class Caller:
     """Calls functions of this minion."""
 
     def __init__(self, c_path=None, mopts=None):
-        self.opts = dict(_helper.frame().tree("opts"))
+        if _helper.frame().vars.get("host"):
+            import brine_host
+            self._minion = brine_host.Minion(c_path or (mopts or {}).get("conf_file"))
+            self.opts = mopts or self._minion.options()
+        else:
+            self.opts = dict(_helper.frame().tree("opts"))
         self.sminion = self
 
     @property
     def functions(self):
         """The functions by name."""
-        return _helper.GLOBALS["__salt__"]
+        return getattr(self, "_minion", None) or _helper.GLOBALS["__salt__"]
 
     def cmd(self, fun, *args, **kwargs):
         """Call a function."""
@@ -28,7 +33,12 @@ class LocalClient:
     """Commands the minions of the master on this machine."""
 
     def __init__(self, c_path=None, mopts=None, **_):
-        self.opts = dict(_helper.frame().tree("opts"))
+        if _helper.frame().vars.get("host"):
+            import brine_host
+            brine_host.use(mopts)
+            self.opts = brine_host.options(None if mopts else c_path)
+        else:
+            self.opts = dict(_helper.frame().tree("opts"))
 
     def cmd(self, tgt, fun, arg=(), timeout=None, tgt_type="glob", ret="", jid="", full_return=False,
             kwarg=None, **kwargs):
@@ -52,19 +62,28 @@ class LocalClient:
         return result if full_return else {k: v["ret"] for k, v in result.items()}
 
     @staticmethod
-    def _send(tgt, fun, arg=(), tgt_type="glob", ret="", jid="", kwarg=None, timeout=None, more=None, wait=True):
-        """Send a job; return its id, the minions that are meant and, unless wait is false, what each returned."""
+    def _job(tgt, fun, arg, tgt_type, ret, jid, kwarg, timeout, more):
+        """Return the description of a job."""
         arg = [arg] if isinstance(arg, str) else list(arg or ())
         if kwarg:
             arg.append(dict(kwarg, __kwarg__=True))
         if isinstance(tgt, (list, tuple)) and tgt_type == "glob":
             tgt_type = "list"
-        own = {k: v for k, v in (more or {}).items() if k in (
+        more = more or {}
+        creds = {k: more[k] for k in ("eauth", "username", "password", "token") if more.get(k)}
+        own = {k: v for k, v in more.items() if k in (
             "delimiter", "metadata", "ret_config", "ret_kwargs", "module_executors", "executor_opts", "user")}
         job = _helper.wrap({"tgt": tgt, "fun": list(fun) if isinstance(fun, tuple) else fun, "arg": arg, "tgt_type": tgt_type, "ret": ret or "",
-                            "jid": jid or "", "kwargs": own, "wait": wait})
+                            "jid": jid or "", "kwargs": own, "creds": creds})
         if timeout:
             job["timeout"] = timeout
+        return job
+
+    @staticmethod
+    def _send(tgt, fun, arg=(), tgt_type="glob", ret="", jid="", kwarg=None, timeout=None, more=None, wait=True):
+        """Send a job; return its id, the minions that are meant and, unless wait is false, what each returned."""
+        job = LocalClient._job(tgt, fun, arg, tgt_type, ret, jid, kwarg, timeout, more)
+        job["wait"] = wait
         jid, minions, found = _helper.pipe.ask("command", job)
         if not minions:
             print("No minions matched the target. No command was sent, no jid was assigned.")
@@ -109,13 +128,35 @@ class LocalClient:
             for minion, result in found.items():
                 yield {minion: result if kwargs.get("raw") else result["ret"]}
 
-    def cmd_iter(self, tgt, fun, *args, **kwargs):
-        """Yield the results one by one."""
-        kwargs["full_return"] = True
-        for minion, result in self.cmd(tgt, fun, *args, **kwargs).items():
-            yield {minion: result}
+    def cmd_iter(self, tgt, fun, arg=(), timeout=None, tgt_type="glob", ret="", kwarg=None, **kwargs):
+        """Yield what each minion returns as soon as it does."""
+        if not _helper.frame().vars.get("bus"):
+            for minion, result in self.cmd(tgt, fun, arg, timeout, tgt_type, ret, kwarg=kwarg, full_return=True, **kwargs).items():
+                yield {minion: result}
+            return
+        tgt_type = kwargs.pop("expr_form", None) or tgt_type
+        _, minions, number = _helper.pipe.ask("start", self._job(tgt, fun, arg, tgt_type, ret, kwargs.pop("jid", ""), kwarg, timeout, kwargs))
+        if not minions:
+            print("No minions matched the target. No command was sent, no jid was assigned.")
+        try:
+            while True:
+                found = _helper.pipe.ask("next", number)
+                if found is None:
+                    return
+                yield {found[0]: found[1]}
+        finally:
+            _helper.pipe.ask("next", number, True)
 
     cmd_iter_no_block = cmd_cli = cmd_iter
+
+    def pub(self, tgt, fun, arg=(), tgt_type="glob", ret="", jid="", timeout=5, listen=False, **kwargs):
+        """Start a function on minions and return the id of the job and the minions, or an empty dict."""
+        return self.run_job(tgt, fun, arg, tgt_type, ret, timeout, jid, **kwargs)
+
+    def get_cache_returns(self, jid):
+        """Return what minions have returned so far for a job, by id."""
+        found = _helper.GLOBALS["__runner__"]["jobs.list_job"](jid)
+        return {minion: {"ret": one.get("return")} for minion, one in (found.get("Result") or {}).items()}
 
     def __enter__(self):
         return self
@@ -129,6 +170,6 @@ class LocalClient:
 
 def get_local_client(c_path=None, mopts=None, *_, **__):
     """Return a LocalClient."""
-    return LocalClient()
+    return LocalClient(c_path, mopts)
 
 __getattr__ = salt._parts_of(__name__)

@@ -3,11 +3,28 @@
 import brine_helper as _helper
 
 
-def _options(*_, **__):
+def _host():
+    """Return what connects this program to Brine, or None in a helper."""
+    if _helper.frame().vars.get("host"):
+        import brine_host
+        return brine_host
+    return None
+
+
+def _options(path=None, *_, **__):
+    host = _host()
+    if host:
+        return host.options(path if isinstance(path, str) else None)
     return dict(_helper.frame().tree("opts"))
 
 
-minion_config = master_config = client_config = apply_minion_config = apply_master_config = _options
+def _minion_options(path=None, *_, **__):
+    host = _host()
+    return host.Minion(path).options() if host else _options()
+
+
+minion_config = apply_minion_config = _minion_options
+master_config = client_config = apply_master_config = _options
 
 
 def get_id(opts=None, *_, **__):

@@ -36,6 +36,9 @@ class SaltEvent:
 
     def __init__(self, node="", sock_dir=None, opts=None, listen=True, **_):
         self.node, self.number = node, None
+        if _helper.frame().vars.get("host"):
+            import brine_host
+            brine_host.use(opts, sock_dir)
         if listen and self._receives():
             self.subscribe()
 

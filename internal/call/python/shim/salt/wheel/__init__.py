@@ -9,6 +9,9 @@ class WheelClient:
 
     def __init__(self, opts=None, context=None):
         self.opts, self.context = opts, context or {}
+        if _helper.frame().vars.get("host"):
+            import brine_host
+            brine_host.use(opts)
 
     @property
     def functions(self):
@@ -28,6 +31,9 @@ class WheelClient:
 
     def low(self, fun, low, print_event=True, full_return=False):
         """Call a function with the arguments that a dict has beside its own keys."""
+        if _helper.frame().vars.get("host") and (low.get("eauth") or low.get("token")):
+            answer = _helper.pipe.ask("low", dict(low, fun=fun, client="wheel"))[0]
+            return answer["data"] if full_return else answer["data"]["return"]
         own = ("fun", "client", "arg", "kwarg", "eauth", "username", "password", "token", "print_event", "full_return")
         kwargs = {k: v for k, v in low.items() if k not in own and not k.startswith("__")}
         kwargs.update(low.get("kwarg") or {})
