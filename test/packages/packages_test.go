@@ -25,7 +25,8 @@ import (
 )
 
 // packages are the names of the packages, the one of the program first.
-var packages = []string{"brine", "brine-hub", "brine-salt-common", "brine-salt-master", "brine-salt-minion", "brine-salt-api", "brine-salt-syndic"}
+var packages = []string{"brine", "brine-hub", "brine-salt-common", "brine-salt-master", "brine-salt-minion", "brine-salt-api", "brine-salt-syndic",
+	"brine-python"}
 
 // pam is the package that is built only where there is a C compiler, and for systems with the GNU
 // C library.
@@ -255,6 +256,11 @@ func checkAll(t *testing.T, dir, format string, read func(t *testing.T, path str
 			if mode := files["/usr/lib/brine/brine-pam"].mode & 0o7777; mode != 0o4754 {
 				t.Errorf("%s: brine-pam has mode %o", format, mode)
 			}
+		case "brine-python":
+			want = append(want, "/usr/share/brine/python/salt/client/__init__.py", "/usr/share/brine/python/brine_host.py")
+			if format == "deb" {
+				want = append(want, "/usr/lib/python3/dist-packages/brine-salt.pth")
+			}
 		case "brine-salt-common":
 			want = append(want, logrotate, "/usr/lib/tmpfiles.d/brine-salt.conf", "/etc/salt/master.d", "/etc/salt/minion.d", "/var/log/salt", "/var/cache/salt")
 		default:
@@ -360,6 +366,10 @@ func debFiles(t *testing.T, path string) map[string]entry {
 		if fields["Architecture"] != runtime.GOARCH || !needs.MatchString(fields["Depends"]) {
 			t.Errorf("%s is for %s and depends on %q", path, fields["Architecture"], fields["Depends"])
 		}
+	} else if fields["Package"] == "brine-python" {
+		if fields["Architecture"] != "all" || fields["Depends"] != "brine (= "+salt.BrineVersion+")" || fields["Recommends"] != "python3" {
+			t.Errorf("%s is for %s, depends on %q and recommends %q", path, fields["Architecture"], fields["Depends"], fields["Recommends"])
+		}
 	} else if name, service := strings.CutPrefix(fields["Package"], "brine-"); service && name != "hub" {
 		for _, relation := range []string{"Provides", "Conflicts", "Replaces"} {
 			if fields[relation] != name {
@@ -410,7 +420,8 @@ func apkFiles(t *testing.T, path string) map[string]entry {
 	if name == nil || !strings.Contains(info, "pkgver = "+salt.BrineVersion) {
 		t.Fatalf("%s: %s", path, info)
 	}
-	want := map[string]string{"brine": "replaces = salt-minion", "brine-salt-common": "depend = brine=" + salt.BrineVersion}[name[1]]
+	want := map[string]string{"brine": "replaces = salt-minion", "brine-salt-common": "depend = brine=" + salt.BrineVersion,
+		"brine-python": "depend = python3"}[name[1]]
 	if name[1] == "brine-hub" {
 		want = "arch = "
 	} else if want == "" {

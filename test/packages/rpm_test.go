@@ -40,11 +40,12 @@ func rpmFiles(t *testing.T, path string) map[string]entry {
 		t.Errorf("%s has version %v", path, texts[rpmVersion])
 	}
 	stock := strings.TrimSuffix(strings.TrimPrefix(name, "brine-"), "-common")
-	if stock != "brine" && name != "brine-hub" && name != pam &&
+	if stock != "brine" && name != "brine-hub" && name != "brine-python" && name != pam &&
 		(!slices.Contains(texts[rpmProvides], any(stock)) || !slices.Contains(texts[rpmConflicts], any(stock))) {
 		t.Errorf("%s provides %v and conflicts with %v", path, texts[rpmProvides], texts[rpmConflicts])
 	}
-	if need := map[string]string{"brine": "", "brine-salt-common": "brine"}[name]; need != "" && !slices.Contains(texts[rpmRequires], any(need)) {
+	needs := map[string]string{"brine": "", "brine-salt-common": "brine", "brine-python": "brine"}
+	if need := needs[name]; need != "" && !slices.Contains(texts[rpmRequires], any(need)) {
 		t.Errorf("%s requires %v", path, texts[rpmRequires])
 	}
 	if name == pam && !slices.Contains(texts[rpmRequires], any("libpam.so.0()(64bit)")) {
