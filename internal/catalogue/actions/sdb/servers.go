@@ -3,6 +3,8 @@ package sdb
 import (
 	"context"
 	"errors"
+	"fmt"
+	"strings"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -11,6 +13,7 @@ import (
 	"brine/internal/net/remote"
 	"brine/internal/net/remote/consul"
 	"brine/internal/net/remote/etcd"
+	"brine/internal/py/msgpack"
 	"brine/internal/py/value"
 )
 
@@ -82,23 +85,53 @@ func withEtcd(profile *value.Dict, do func(*etcd.Client) (any, error)) (any, err
 	return v, nil
 }
 
+// pathOf returns the path of a key. In version 2 all paths begin with a slash.
+func pathOf(c *etcd.Client, key string) string {
+	if c.V3() {
+		return key
+	}
+	return "/" + strings.TrimPrefix(key, "/")
+}
+
 func getEtcd(ctx context.Context, _ *fn.Call, key string, profile *value.Dict) (any, error) {
 	return withEtcd(profile, func(c *etcd.Client) (any, error) {
-		n, ok, err := c.Get(ctx, key)
+		n, ok, err := c.Get(ctx, pathOf(c, key))
 		if err != nil || !ok || n.Dir {
 			return nil, err
 		}
-		return n.Value, nil
+		if !packed(c, profile) {
+			return n.Value, nil
+		}
+		v, err := msgpack.UnmarshalTyped([]byte(n.Value))
+		if err != nil {
+			return nil, fmt.Errorf("the value does not match etcd.encode_values: %w", err)
+		}
+		return v, nil
 	})
 }
 
+// packed reports whether values are msgpack, as Salt has them in version 3 unless etcd.encode_values is
+// false.
+func packed(c *etcd.Client, profile *value.Dict) bool {
+	return c.V3() && remote.Options(profile).Under("etcd").Bool("encode_values", true)
+}
+
 func setEtcd(ctx context.Context, _ *fn.Call, key string, v any, profile *value.Dict) (any, error) {
-	text := value.Str(v)
-	return withEtcd(profile, func(c *etcd.Client) (any, error) { return text, c.Put(ctx, key, text, 0) })
+	return withEtcd(profile, func(c *etcd.Client) (any, error) {
+		if !packed(c, profile) {
+			text := value.Str(v)
+			return text, c.Put(ctx, pathOf(c, key), text, 0)
+		}
+		b, err := msgpack.Marshal(v, msgpack.NewSpec)
+		if err != nil {
+			return nil, err
+		}
+		return v, c.Put(ctx, pathOf(c, key), string(b), 0)
+	})
 }
 
 func deleteEtcd(ctx context.Context, c *fn.Call, key string, profile *value.Dict) (any, error) {
-	_, err := withEtcd(profile, func(c *etcd.Client) (any, error) { return nil, c.Delete(ctx, key, false) })
+	_, err := withEtcd(profile, func(c *etcd.Client) (any, error) { return nil, c.Delete(ctx, pathOf(c, key), false) })
 	if err != nil {
 		c.Log.Warn("sdb: cannot delete a value", "err", err)
 	}
