@@ -60,6 +60,28 @@ func TestFormWords(t *testing.T) {
 	}
 }
 
+// TestFormOfHostileMinion: what a minion says of a function is bounded, and shown as text.
+func TestFormOfHostileMinion(t *testing.T) {
+	s := start(t, "")
+	for spec, want := range map[string]string{
+		`{args: ["a", "b", "c"], defaults: [true, 2]}`:                                "a any|b bool|c any",
+		`{args: "abc", defaults: {length: 1}}`:                                        "",
+		`{args: [1, null, {}, ["x"], "ok"], defaults: "xyz"}`:                         "ok any",
+		`{args: ["constructor", "__proto__", "<b>", "a b", "\u202e"], defaults: [1]}`: "constructor any|__proto__ any",
+		`null`: "",
+		`{args: Array.from({length: 100000}, (_, i) => "a" + i)}`: "200",
+	} {
+		got := s.text(`await (async () => {
+			const f = await import("./form.js"), params = f.fromSpec(` + spec + `), line = document.createElement("input");
+			f.argumentForm(line, () => {}).show({params, varargs: false, kwargs: true, options: {fun: []}});
+			return params.length > 50 ? params.length : params.map((p) => p.name + " " + p.kind).join("|");
+		})()`)
+		if got != want {
+			t.Errorf("%s: %s, want %s", spec, got, want)
+		}
+	}
+}
+
 // TestForm fills in the form of functions with the keyboard, and switches to the line and back.
 func TestForm(t *testing.T) {
 	roots := daemontest.ShortDir(t)

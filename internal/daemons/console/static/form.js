@@ -135,13 +135,16 @@ export function problem(p, text) {
   return "";
 }
 
-// fromSpec makes declarations of what sys.argspec returns.
+const maxArguments = 200; // of a function that a minion describes
+
+// fromSpec makes declarations of what sys.argspec returns. A minion may have said anything: names that no
+// line of arguments can have are left out.
 export function fromSpec(spec) {
-  const args = (spec && spec.args) || [], defaults = (spec && spec.defaults) || [];
-  return args.map((name, i) => {
+  const args = spec && Array.isArray(spec.args) ? spec.args : [], defaults = spec && Array.isArray(spec.defaults) ? spec.defaults : [];
+  return args.slice(0, maxArguments).map((name, i) => {
     const k = i - (args.length - defaults.length);
     return { name, kind: k >= 0 && typeof defaults[k] === "boolean" ? "bool" : "any", doc: "", ...(k >= 0 ? { default: defaults[k] } : {}) };
-  });
+  }).filter((p) => typeof p.name === "string" && nameForm.test(p.name));
 }
 
 const hints = { int: "a whole number", number: "a number", list: "a list: [a, b]", items: "one item, or a list: [a, b]", dict: "a map: {name: value}", bool: "", str: "", any: "" };
