@@ -205,3 +205,27 @@ func TestFailingEngines(t *testing.T) {
 		})
 	}
 }
+
+// TestEngineAppears: an engine starts once its module exists and can be loaded.
+func TestEngineAppears(t *testing.T) {
+	tools.NeedPython(t, "python3", "marshal")
+	p := newPlace(t, "")
+	p.write("master", p.read("master")+"engines: [late]\n")
+	d := p.up("salt-master")
+	const module = "var/cache/salt/master/extmods/engines/late.py"
+	logged := func(what string) {
+		t.Helper()
+		eventually.True(t, "the log has "+what, func() bool { return strings.Contains(p.read("var/log/salt/master"), what) })
+	}
+	logged("option engines: there is no module for an engine; if it is one of your own, fetch it with salt-run saltutil.sync_engines")
+	p.write(module, "def start(:\n")
+	logged("SyntaxError in line 1")
+	p.write(module, "import time\n\n\ndef start():\n    open('"+p.dir+"/began', 'w').close()\n    time.sleep(1000)\n")
+	eventually.True(t, "the engine has started", func() bool {
+		_, err := os.Stat(filepath.Join(p.dir, "began"))
+		return err == nil
+	})
+	if code := d.end(syscall.SIGTERM); code != 0 {
+		t.Error(code)
+	}
+}
