@@ -90,6 +90,10 @@ func TestCluster(t *testing.T) {
 	third.until("three masters hold two minions", `document.querySelectorAll("#band .row.up").length === 3 &&
 		[...document.querySelectorAll("#band .row")].reduce((n, r) => n + Number(r.dataset.count), 0) === 2`)
 	holder := third.text(`[...document.querySelectorAll("#band .row")].sort((a, b) => b.dataset.count - a.dataset.count)[0].dataset.master`)
+	third.until("each says how busy it is, with its version and start", `[...document.querySelectorAll("#band .row")].every((r) =>
+		/CPU \d+ % of a core, machine \d+ % of \d+ core.*memory \d+ MB of .*requests a second.*heard/.test(r.querySelector(".load").textContent) &&
+		/^Brine \S+, since /.test(r.querySelector(".about").textContent))`)
+	third.until("and one leads", `[...document.querySelectorAll("#band .id")].filter((e) => e.textContent.includes(" leads")).length === 1`)
 	third.picture("cluster")
 	i := slices.Index(hosts, holder)
 	if i < 0 {

@@ -139,6 +139,8 @@ func TestReconnect(t *testing.T) {
 	one.until("the key at both masters", `[...document.querySelectorAll("tr[data-id=w1] [data-master] .hidden-text")].map((e) => e.textContent.trim()).join() ===
 		"accepted,accepted"`)
 	one.picture("keys-of-two")
+	one.page("#/overview")
+	one.until("how busy both are", `[...document.querySelectorAll("#band .row .load")].filter((e) => /CPU \d+ %.*heard/.test(e.textContent)).length === 2`)
 	one.page("#/minions")
 	one.until("the list is there", `document.querySelector("tr[data-id=w1]")`)
 

@@ -219,5 +219,62 @@ func (h *Times) Longer(than time.Duration) (n int64) {
 	return n
 }
 
+// Counts is what Times has counted at one time.
+type Counts struct {
+	counts [len(limits) + 1]uint64
+	sum    time.Duration
+}
+
+// Counts returns what was counted.
+func (h *Times) Counts() (c Counts) {
+	for i := range h.counts {
+		c.counts[i] = h.counts[i].Load()
+	}
+	c.sum = time.Duration(h.sum.Load())
+	return c
+}
+
+// Plus returns both.
+func (c Counts) Plus(d Counts) Counts {
+	for i, n := range d.counts {
+		c.counts[i] += n
+	}
+	c.sum += d.sum
+	return c
+}
+
+// Minus returns what was counted since earlier.
+func (c Counts) Minus(earlier Counts) Counts {
+	for i, n := range earlier.counts {
+		c.counts[i] -= min(n, c.counts[i])
+	}
+	c.sum -= earlier.sum
+	return c
+}
+
+// N returns the number of durations.
+func (c Counts) N() (n uint64) {
+	for _, some := range c.counts {
+		n += some
+	}
+	return n
+}
+
+// Mean returns the mean duration, 0 without any.
+func (c Counts) Mean() time.Duration {
+	return time.Duration(float64(max(c.sum, 0)) / float64(max(c.N(), 1)))
+}
+
+// Most returns the bound of a bucket below which a part of the durations are: 0.95 for all but the longest twentieth. It is 0 without any.
+func (c Counts) Most(part float64) time.Duration {
+	want, n := part*float64(c.N()), 0.0
+	for i, some := range c.counts {
+		if n += float64(some); some > 0 && n >= want {
+			return limits[min(i, len(limits)-1)]
+		}
+	}
+	return 0
+}
+
 // Since counts the time since start.
 func (h *Times) Since(start time.Time) { h.Observe(time.Since(start)) }

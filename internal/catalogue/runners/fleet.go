@@ -51,6 +51,8 @@ type Console struct {
 	Stores func() StoreUsage
 	// KeyOf returns the fingerprint of the accepted key of a minion, "" if there is none; nil where no master runs.
 	KeyOf func(id string) string
+	// Loads returns how busy this master and the other members of its cluster are, by id, without waiting for them; nil where no master runs.
+	Loads func() map[string]MasterLoad
 	// Moves returns the changes of masters of a minion that are kept, the newest first; nil where no master runs.
 	Moves func(id string) []StandingChange
 	// Beacons returns a new map of the events of each beacon of a minion by its name; nil where no master runs.
@@ -71,7 +73,10 @@ func fleetModule(d Deps) fn.Module {
 		fn.Of("topology", f.topology, `Return the masters, and which of them command each accepted minion.
 
 minions has for each id: state (up, down, or elsewhere: connected to another master alone), by: the masters that command it, and
-standby: those that it keeps as standby. keys_waiting is the number of keys that this master has to accept or reject. revision changes with the result: with since set to it, an unchanged result is left out. names are what minions call a master.`,
+standby: those that it keeps as standby. keys_waiting is the number of keys that this master has to accept or reject. revision changes with the result: with since set to it, an unchanged result is left out, but for loads. names are what minions call a master.
+
+loads has how busy each master was in the last seconds: cpu of its process in percent of a core, machine in percent of all its cores, memory and ram in bytes,
+requests of a second, mean and most (of all but the longest twentieth) milliseconds to their answers, revision of its files, leads, and seen: when it said so.`,
 			fn.Example("salt-run fleet.topology")),
 		fn.Of("minions", f.list, `Return a page of the accepted minions, with their number by state, master, version, operating system and severity.
 
@@ -310,15 +315,15 @@ func (f fleet) topology(ctx context.Context, c *fn.Call, a topologyArgs) (*value
 		return nil, err
 	}
 	masters := f.masters(c.ID, p)
-	revision := p.revision(masters)
+	revision, loads := p.revision(masters), f.loads(p)
 	if revision == a.Since {
-		return value.DictOf("revision", revision), nil
+		return withLoads(value.DictOf("revision", revision), loads), nil
 	}
 	minions := value.NewDict(len(p.ids))
 	for _, id := range p.ids {
 		minions.Set(id, p.links[id].dict())
 	}
-	return value.DictOf("revision", revision, "here", c.ID, "keys_waiting", int64(p.waiting), "masters", masters, "minions", minions), nil
+	return withLoads(value.DictOf("revision", revision, "here", c.ID, "keys_waiting", int64(p.waiting), "masters", masters, "minions", minions), loads), nil
 }
 
 // revision identifies the content of a topology for as long as this process runs.
@@ -387,6 +392,7 @@ func (f fleet) masters(own string, p *picture) *value.List {
 	addHot(p.hot, rows)
 	rows[own].Set("version", salt.BrineVersion)
 	rows[own].Set("since", stamp(f.began))
+	f.addLoads(rows)
 	out := &value.List{}
 	for _, name := range slices.Sorted(maps.Keys(rows)) {
 		rows[name].Set("minions", counts[name])

@@ -30,6 +30,8 @@ type HotMaster struct {
 	// Names are what minions call it.
 	Names []string
 	Keys  []HotKey
+	// Load is how busy it is; nil if it does not say so.
+	Load *MasterLoad
 }
 
 // HotKey is a key at a master. List is the directory of its state, such as minions_pre.

@@ -175,11 +175,13 @@ func TestTopology(t *testing.T) {
 		want string
 	}{
 		{topology("1", "a", up, "b", up),
-			`{"full": true, "here": "m1", "keys_waiting": 2, "masters": ["m1"], "set": {"a": {"state": "up"}, "b": {"state": "up"}}, "gone": []}`},
+			`{"full": true, "here": "m1", "keys_waiting": 2, "masters": ["m1"], "set": {"a": {"state": "up"}, "b": {"state": "up"}}, "gone": [], "loads": {}}`},
 		{value.DictOf("revision", "1"), ""},
 		{topology("1", "a", down), ""},
-		{topology("2", "a", up, "b", down), `{"full": false, "here": "m1", "keys_waiting": 2, "masters": ["m1"], "set": {"b": {"state": "down"}}, "gone": []}`},
-		{topology("3", "b", down), `{"full": false, "here": "m1", "keys_waiting": 2, "masters": ["m1"], "set": {}, "gone": ["a"]}`},
+		{topology("2", "a", up, "b", down), `{"full": false, "here": "m1", "keys_waiting": 2, "masters": ["m1"], "set": {"b": {"state": "down"}}, "gone": [], "loads": {}}`},
+		{value.DictOf("revision", "2", "loads", value.DictOf("m1", value.DictOf("cpu", 5))), `{"loads": {"m1": {"cpu": 5}}}`},
+		{value.DictOf("revision", "2", "loads", value.DictOf("m1", value.DictOf("cpu", 5))), ""},
+		{topology("3", "b", down), `{"full": false, "here": "m1", "keys_waiting": 2, "masters": ["m1"], "set": {}, "gone": ["a"], "loads": {}}`},
 	} {
 		got, err := have.Update(c.d)
 		if err != nil || got != c.want {

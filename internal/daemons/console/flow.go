@@ -59,14 +59,24 @@ func (f *Flow) Take() string {
 type Topology struct {
 	Revision string
 	minions  map[string]string // by id, encoded
+	loads    string            // encoded
 }
 
 // Update returns the changes since the last call as JSON, or "" if nothing has changed. d
-// is the result of fleet.topology.
+// is the result of fleet.topology. How busy the masters are changes often, and then comes alone.
 func (t *Topology) Update(d *value.Dict) (string, error) {
 	revision := d.Str("revision")
+	loads, err := encode(d.Dict("loads"))
+	if err != nil {
+		return "", err
+	}
+	same := loads == t.loads
+	t.loads = loads
 	if !d.Has("minions") || revision == t.Revision {
-		return "", nil
+		if same || !d.Has("loads") {
+			return "", nil
+		}
+		return `{"loads": ` + loads + "}", nil
 	}
 	now := map[string]string{}
 	set := value.NewDict(0)
@@ -89,7 +99,7 @@ func (t *Topology) Update(d *value.Dict) (string, error) {
 	}
 	first := t.minions == nil
 	t.Revision, t.minions = revision, now
-	return encode(value.DictOf("full", first, "here", d.At("here"), "keys_waiting", d.At("keys_waiting"), "masters", d.At("masters"), "set", set, "gone", gone))
+	return encode(value.DictOf("full", first, "here", d.At("here"), "keys_waiting", d.At("keys_waiting"), "masters", d.At("masters"), "set", set, "gone", gone, "loads", d.Dict("loads")))
 }
 
 // Hints reports whether an event means that the topology may have changed.

@@ -45,6 +45,7 @@ type hotMasters struct {
 	recorder *recorder
 	audits   audits // of this master alone
 	approval *approvals
+	loads    *loads
 	log      *ratelimit.Log
 
 	server *hotlink.Server
@@ -70,6 +71,7 @@ type hotPeer struct {
 	keys    []runners.HotKey
 	seen    time.Time // of its last answer
 	problem string
+	load    *runners.MasterLoad
 	boot    string
 	runs    uint64
 	savedAt string
@@ -249,6 +251,7 @@ func (h *hotMasters) ask(ctx context.Context, p *hotPeer) (more bool) {
 // learn stores an answer, bounded. p.mu is held.
 func (p *hotPeer) learn(a wire.HotPicture) {
 	p.about.Version, p.about.Since = a.Version, a.Since
+	p.load = readLoad(a.Load, time.Now())
 	if a.Links != p.about.Links {
 		p.minions, p.about.Links = map[string]bool{}, a.Links
 		for _, it := range value.Items(a.Minions) {
@@ -333,7 +336,8 @@ func texts(list any, most int) (out []string) {
 
 // picture describes this master, without the parts that the asking one has.
 func (h *hotMasters) picture(q *wire.HotPicture) (*value.Dict, error) {
-	a := wire.HotPicture{Version: salt.Version, Since: secondsOf(h.began), Boot: h.boot}
+	own := h.loads.here()
+	a := wire.HotPicture{Load: wire.Encode(&own.MasterLoad), Version: salt.Version, Since: secondsOf(h.began), Boot: h.boot}
 	ids := slices.Sorted(maps.Keys(h.reports.commanded(h.presence.current())))
 	ids = ids[:min(len(ids), maxHotMinions)]
 	if a.Links = digest(ids); a.Links != q.Links {
@@ -539,7 +543,7 @@ func (h *hotMasters) Masters() (out []runners.HotMaster) {
 	for _, p := range h.peers {
 		p.mu.Lock()
 		m := runners.HotMaster{ID: cmp.Or(p.id, p.address), Address: p.address, Problem: p.problem, Seen: p.seen, Version: p.about.Version,
-			Since: timeOf(p.about.Since), Names: p.names, Keys: p.keys}
+			Since: timeOf(p.about.Since), Names: p.names, Keys: p.keys, Load: p.load}
 		if m.Problem == "" {
 			m.Minions = p.minions
 		}

@@ -103,6 +103,7 @@ type services struct {
 	approvals               *approvals
 	addresses               *addresses
 	beacons                 *beaconEvents
+	loads                   *loads
 	reconnects              *reconnects
 	presence                *presence
 	departures              *departures
@@ -300,7 +301,7 @@ func (m *Master) parts() (out []func(context.Context) error) {
 		out = append(out, p.Serve)
 	}
 	out = append(out, m.eventIPC.Serve, m.maintenance().run, m.sinks.Run, m.stock.Run, m.files.fetch, m.adoptJobs)
-	out = append(out, m.lastRuns.run, m.reports.moves.run, m.beacons.run, m.hot.run, m.console.run)
+	out = append(out, m.lastRuns.run, m.reports.moves.run, m.beacons.run, m.loads.run, m.hot.run, m.console.run)
 	for _, r := range m.returners {
 		out = append(out, r.Run)
 	}

@@ -25,6 +25,15 @@ type timed struct{ returns, pillars, files, events, others metrics.Times }
 // slowTime is the duration above which a request counts as slow.
 const slowTime = time.Second
 
+// all returns the durations of all kinds.
+func (t *timed) all(signIns *metrics.Times) metrics.Counts {
+	sum := signIns.Counts()
+	for _, times := range []*metrics.Times{&t.returns, &t.pillars, &t.files, &t.events, &t.others} {
+		sum = sum.Plus(times.Counts())
+	}
+	return sum
+}
+
 func (t *timed) metrics(p *metrics.Page, signIns *metrics.Times) {
 	for _, k := range []struct {
 		name  string

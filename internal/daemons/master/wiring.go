@@ -1,6 +1,7 @@
 package master
 
 import (
+	"brine/internal/base/metrics"
 	"brine/internal/base/ratelimit"
 	"brine/internal/daemons/master/filequota"
 	"brine/internal/daemons/master/hotlink"
@@ -311,6 +312,8 @@ func (m *Master) wireServices() (err error) {
 		id: cfg.ID, publishers: m.publishers, cluster: m.cluster, bus: m.bus, ctx: m.life.context, accepted: m.keys.Accepted, data: m.targets.minionData,
 		now: time.Now,
 	}
+	m.loads = newLoads(&loads{id: cfg.ID, began: m.began, cluster: m.cluster, revision: m.revisions.current,
+		requests: func() metrics.Counts { return m.router.all(m.requests.SignIns()) }})
 	m.reports = &connectionReports{publishKey: m.publish.AES, cluster: m.cluster, moves: openPastMoves(m.own.dir, m.lastRuns.keep, m.log)}
 	m.standbyJobs = &standbyJobs{
 		id: cfg.ID, settings: m.settings, cluster: m.cluster, key: m.identity.Key, queue: m.queue, jobs: m.jobs, expired: cfg.Jobs.Expired,
@@ -397,7 +400,7 @@ func (m *Master) linkHotMasters() error {
 	}
 	m.hot = &hotMasters{
 		id: m.cfg.ID, boot: hotlink.NewBoot(), began: m.began, presence: m.presence, reports: m.reports, keys: m.keys, hashType: o.HashType,
-		runs: m.lastRuns, saved: m.saved,
+		runs: m.lastRuns, saved: m.saved, loads: m.loads,
 		settings: m.settings, wheels: m.wheels, recorder: m.recorder, audits: audits{Log: m.audit, store: m.console}, approval: m.approvals,
 		log: ratelimit.NewLog(m.log, 10, time.Minute),
 	}
@@ -600,6 +603,7 @@ func (m *Master) newRunners() (*fn.Registry, error) {
 			},
 			Beacons:   m.beacons.of,
 			Moves:     m.reports.moves.of,
+			Loads:     m.loads.all,
 			Functions: (&declared{grains: &ownGrains{id: m.cfg.ID, ctx: m.life.context, log: m.log}}).functions},
 		Targets: m.targets,
 		Client:  inProcess(m),
@@ -755,6 +759,7 @@ func (m *Master) runCluster(ctx context.Context) error {
 		return d
 	})
 	c.Queries.AnswerWith(askHealth, m.health.own)
+	c.Queries.AnswerWith(askLoad, m.loads.answer)
 	c.Queries.AnswerWith(askAudit, audits{Log: m.audit, store: m.console}.answer)
 	c.Queries.AnswerWith(askStandings, m.reports.answer)
 	c.Queries.AnswerWith(askFetched, m.files.toldFetched)

@@ -28,7 +28,7 @@ var conversations = map[string][]any{
 	"pillar": {wire.Pillar{}},
 	"queue": {wire.Missed{}, wire.MissedJobs{}, wire.AboutJob{}, wire.Recorded{}, wire.PublishedRecord{}, wire.RunningJobs{}, wire.NotStored{},
 		wire.Standing{}, wire.StandingMaster{}, wire.StandingChange{}, wire.StandingAnswer{}, wire.MembersAnswer{}, wire.IDs{}},
-	"cluster": {wire.AuditQuestion{}, wire.AuditAnswer{},
+	"cluster": {wire.AuditQuestion{}, wire.AuditAnswer{}, wire.MasterLoad{},
 		wire.SeenReport{}, wire.DepartedQuestion{}, wire.DepartedAnswer{}, wire.ApprovalDecision{}, wire.ApprovalDecided{},
 		wire.FetchedReport{}, wire.StageQuestion{}, wire.StageAnswer{}, wire.ContentsQuestion{}, wire.ContentsAnswer{},
 		wire.ChosenRevision{}, wire.Digest{}, wire.SumsMessage{}, wire.ReturnsQuestion{}, wire.ReturnsAnswer{}, wire.ReleaseAnswer{}, wire.VoterMessage{}},

@@ -29,6 +29,8 @@ type HotRequest struct {
 type HotPicture struct {
 	Version string `wire:"version,omitempty" max:"256"`
 	Since   any    `wire:"since,omitempty"`
+	// Load is a MasterLoad.
+	Load *value.Dict `wire:"load,omitempty"`
 	// Minions are the connected minions, Links their revision.
 	Links   string `wire:"links,omitempty" max:"64"`
 	Minions any    `wire:"minions,omitempty"`

@@ -122,6 +122,24 @@ type SumsMessage struct {
 	Rest     *value.Dict `wire:"*"`
 }
 
+// MasterLoad is how busy a master is.
+type MasterLoad struct {
+	Version string `wire:"version,omitempty" max:"256"`
+	Since   any    `wire:"since,omitempty"`
+	CPU     int64  `wire:"cpu"`     // of its process, in percent of a core
+	Machine int64  `wire:"machine"` // of all cores of the machine, in percent
+	Cores   int64  `wire:"cores"`
+	Memory  int64  `wire:"memory"` // of its process, in bytes
+	RAM     int64  `wire:"ram"`    // of the machine
+	// Requests are those of 1000 seconds, Mean and Most the time to their answers in microseconds: Most is that of all but the longest twentieth.
+	Requests int64       `wire:"requests"`
+	Mean     int64       `wire:"mean"`
+	Most     int64       `wire:"most"`
+	Leads    bool        `wire:"leads"`
+	Revision string      `wire:"revision,omitempty" max:"256"` // of its files
+	Rest     *value.Dict `wire:"*"`
+}
+
 // AuditQuestion asks for the newest records of an audit log that match the globs.
 type AuditQuestion struct {
 	User   string `wire:"user" max:"1024"`

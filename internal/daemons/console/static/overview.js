@@ -6,6 +6,15 @@ import { address, date, recent } from "./text.js";
 const shownMoves = 100, shownJobs = 50;
 const readEvery = 60000; // milliseconds between two readings of the last runs of states
 
+// bytes writes a size of memory.
+const bytes = (n) => (n >= 1 << 30 ? (n / (1 << 30)).toFixed(1) + " GB" : Math.round(n / (1 << 20)) + " MB");
+
+// busy shows how busy a master is: its process, its machine, its requests, and when it last said so.
+function busy(l) {
+  return l && h("div", { class: "quiet load" }, ["CPU " + l.cpu + " % of a core", "machine " + l.machine + " % of " + l.cores + (l.cores === 1 ? " core" : " cores"), "memory " + bytes(l.memory) + " of " + bytes(l.ram),
+    l.requests.toFixed(1) + " requests a second" + (l.requests > 0 ? " in " + l.mean.toFixed(1) + " ms (95 %: " + l.most + " ms)" : ""), l.revision && "files " + l.revision.slice(0, 12), "heard " + recent(l.seen)].filter(Boolean).join(", "));
+}
+
 // overview shows the masters, which minions they command, and the last changes.
 export function overview(main, { user }) {
   const cards = h("div", { class: "cards" }), band = h("div", { class: "band", id: "band" }), moves = h("div", { id: "moves" });
@@ -51,9 +60,10 @@ export function overview(main, { user }) {
       b.row.dataset.count = n;
       b.bar.setAttribute("width", store.minions.size ? (1000 * n) / store.minions.size : 0);
       fill(b.count, h("a", { href: "#/minions?master=" + address(m.id) }, n));
-      fill(b.id, h("strong", {}, m.id), m.here && " (this master)", h("br"), stateOf(m.state), m.leads && " leads",
+      fill(b.id, h("strong", {}, m.id), m.here && " (this master)", h("br"), stateOf(m.state), (m.leads || (store.loads[m.id] || {}).leads) && " leads",
         m.draining && " draining", m.lag > 0 && " lacks " + m.lag + " changes", standby.get(m.id) && " standby of " + standby.get(m.id),
         h("div", { class: "quiet about" }, [m.version && "Brine " + m.version, m.since && "since " + date(m.since), m.seen && "answered " + recent(m.seen), m.zone && "zone " + m.zone].filter(Boolean).join(", ")),
+        busy(store.loads[m.id]),
         m.problem && h("div", { class: "quiet" }, m.problem));
     }
     for (const [name, b] of bars) if (!names.has(name)) { b.row.remove(); bars.delete(name); }

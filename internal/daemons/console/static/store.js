@@ -10,6 +10,7 @@ export const store = {
   problem: "", // why it has not
   waiting: 0, // keys that the master has to accept or reject
   masters: [],
+  loads: {}, // by master: how busy it is
   minions: new Map(), // by id: {state, by, standby}
   moves: [], // the newest first: {id, from, to, reason, seconds, at}
   jobs: new Map(), // by jid: {about, results: Map, minions}
@@ -47,6 +48,11 @@ export function takeTopology(d) {
   if (d.problem) {
     store.problem = d.problem;
     store.known = false;
+    changed("topology");
+    return;
+  }
+  store.loads = d.loads || {};
+  if (!d.set) { // nothing else has changed
     changed("topology");
     return;
   }
