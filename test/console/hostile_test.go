@@ -83,7 +83,8 @@ constructor: {test.fail_without_changes: []}
 	pages := []struct{ hash, sees string }{
 		{"#/overview", "Masters and their minions"}, {"#/minions", "__proto__"}, {"#/minions/__proto__", "test.fail_without_changes: " + evilName},
 		{"#/minions/constructor", "javascript:alert(1)"}, {"#/keys", "constructor"}, {"#/jobs", "state.apply"}, {"#/jobs/" + job, evilName},
-		{"#/run?tgt=__proto__&tgt_type=constructor&fun=__proto__", "1 minion matches"}, {"#/states", evilName}, {"#/orchestrations", "No orchestration"},
+		{"#/run?tgt=__proto__&tgt_type=constructor&fun=__proto__", "1 minion matches"}, {"#/states", evilName},
+		{"#/orchestrations", "No orchestration is in the job cache"},
 		{"#/history", "4 failed"}, {"#/history/__proto__", "✗ 2 failed"},
 		{"#/history?day=" + time.Now().UTC().Format(time.DateOnly), "constructor"},
 		{"#/history?days=constructor&outcome=__proto__", "4 failed"}, {"#/history/%3Cimg%20src=x%3E", "Runs of states of <img src=x>"},

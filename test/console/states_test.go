@@ -110,6 +110,16 @@ func (s *stage) lastStates(roots string) {
 	s.until("its steps", `document.querySelectorAll("tr[data-step]").length === 2 && document.querySelector("#return")`)
 	s.sees("step one (test.ping)")
 	s.picture("orchestration")
+	// It is there when the page is opened later.
+	s.Run(nil, `location.reload();`)
+	s.until("its steps of the job cache", `document.querySelectorAll("tr[data-step]").length === 2 && document.querySelector("#return") &&
+		document.querySelector("#list h2").textContent.includes("done")`)
+	s.sees("step one (test.ping)")
+	s.page("#/orchestrations")
+	s.until("it is in the list", `document.querySelector("tr[data-jid]").innerText.includes("done") &&
+		document.querySelector("tr[data-jid]").innerText.includes("runner.state.orchestrate")`)
+	s.page("#/orchestrations/20200101000000000000")
+	s.sees("there is no job")
 	if s.text(`document.querySelector("nav a[data-page=files]")`) == "null" {
 		s.t.Fatal("the page of files is not offered")
 	}

@@ -287,3 +287,14 @@ func TestFleetMinion(t *testing.T) {
 		}
 	}
 }
+
+// TestFailedRunner: the return of a runner in the job cache is the event of its end.
+func TestFailedRunner(t *testing.T) {
+	ran := func(success bool) *value.Dict {
+		return value.DictOf("return", value.DictOf("fun", "runner.state.orchestrate", "jid", "1", "return", "x", "success", success))
+	}
+	of := value.DictOf("retcode", int64(0), "return", value.DictOf("fun", "x", "success", false))
+	if !Failed(ran(false)) || Failed(ran(true)) || Failed(of) {
+		t.Error("what failed and what did not")
+	}
+}

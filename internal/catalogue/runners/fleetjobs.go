@@ -107,6 +107,9 @@ func Failed(ret *value.Dict) bool {
 	if ret.At("success") == false {
 		return true
 	}
+	if d, ok := ret.At("return").(*value.Dict); ok && !ret.Has("retcode") && d.Has("fun") && d.At("success") == false {
+		return true // of a runner: the job cache has the event of its end as the return
+	}
 	s := StatesOf(ret.At("return"))
 	return s != nil && s.Failed > 0
 }

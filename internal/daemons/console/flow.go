@@ -99,7 +99,8 @@ func (t *Topology) Update(d *value.Dict) (string, error) {
 	}
 	first := t.minions == nil
 	t.Revision, t.minions = revision, now
-	return encode(value.DictOf("full", first, "here", d.At("here"), "keys_waiting", d.At("keys_waiting"), "masters", d.At("masters"), "set", set, "gone", gone, "loads", d.Dict("loads")))
+	return encode(value.DictOf("full", first, "here", d.At("here"), "keys_waiting", d.At("keys_waiting"), "masters", d.At("masters"),
+		"set", set, "gone", gone, "loads", d.Dict("loads")))
 }
 
 // Hints reports whether an event means that the topology may have changed.
