@@ -24,6 +24,7 @@ class Host(helper.Pipe):
     def reset(self):
         """Forget the connection of the process that has forked this one."""
         self.source = self.sink = self.child = None
+        self.pid = os.getpid()
         self.writing, self.turn = threading.Lock(), threading.Condition()
         self.reading, self.answers, self.last, self.busy = False, {}, 0, 0
 
@@ -86,6 +87,8 @@ class Host(helper.Pipe):
         super().send(message)
 
     def request(self, operation, env, args):
+        if os.getpid() != self.pid:
+            forked()  # Python 3.6 does not call it
         self.connect()
         return super().request(operation, env, args)
 
@@ -213,6 +216,8 @@ def begin():
 def forked():
     """Let go of the connection of the parent."""
     pipe = helper.pipe
+    if pipe.pid == os.getpid():
+        return
     for stream in (pipe.source, pipe.sink):
         if stream is not None:
             stream.close()  # it has no buffer
