@@ -64,6 +64,12 @@ func TestMatrixKeys(t *testing.T) {
 		t.Errorf("Tab leaves the grid: %s", got)
 	}
 
+	// What was said of a job is gone on the next page.
+	s.page("#/settings")
+	s.until("nothing is said", `location.hash === "#/settings" && document.getElementById("live").textContent === ""`)
+	s.Run(nil, `history.back();`)
+	s.until("the job again", `document.querySelector("#counts")`)
+
 	// With a zoom of 200 % everything fits, and who wants no motion has none.
 	s.Command("Emulation.setEmulatedMedia", map[string]any{"features": []any{map[string]any{"name": "prefers-reduced-motion", "value": "reduce"}}})
 	s.Command("Emulation.setDeviceMetricsOverride", map[string]any{"width": 700, "height": 500, "deviceScaleFactor": 2, "mobile": false})

@@ -105,6 +105,7 @@ async function route() {
   leave();
   leave = () => {};
   calls.length = 0;
+  say(""); // what was said belongs to the page before
   document.getElementById("same").open = false;
   for (const a of app.querySelectorAll("nav a")) {
     if (a.dataset.page === at.name) a.setAttribute("aria-current", "page");
