@@ -156,6 +156,7 @@ func findReturners(m *Master) {
 
 // makeSettings creates the settings, which configure applies.
 func makeSettings(m *Master) {
+	usermodules.LogUnused(m.cfg.Opts, m.cfg.ExtensionModules, m.log)
 	m.userAuth = userModules(&m.cfg, usermodules.AuthKinds, func() *fn.Call { return m.templates.call() }, serves{runners: ownRunners(m)}, m.log)
 	m.userFiles = userFiles(&m.cfg, m.bus, m.log)
 	m.settings = &settings{

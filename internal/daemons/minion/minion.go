@@ -195,6 +195,7 @@ func checkOptions(cfg *Config) error {
 
 // reportBroken logs the parts of the configuration that cannot work, without which the minion runs.
 func (m *Minion) reportBroken() {
+	usermodules.LogUnused(m.cfg.Opts, m.cfg.ExtensionModules, m.log)
 	if err := m.cfg.Options.CheckStartup(); err != nil {
 		m.log.Error("not running the startup states", "err", err)
 	}
