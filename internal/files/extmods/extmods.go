@@ -204,7 +204,7 @@ func Scan(dirs []string) Listing {
 		}
 		for _, e := range entries {
 			name, path := e.Name(), filepath.Join(dir, e.Name())
-			if e.IsDir() {
+			if isDir(e, path) {
 				path = filepath.Join(path, "__init__.py")
 			} else {
 				ext := filepath.Ext(name)
@@ -212,10 +212,12 @@ func Scan(dirs []string) Listing {
 					continue
 				}
 				name = strings.TrimSuffix(name, ext)
-				name, _, _ = strings.Cut(name, ".") // mine.cpython-311.so
+				if ext == ".so" {
+					name, _, _ = strings.Cut(name, ".") // mine.cpython-311.so
+				}
 			}
 			info, err := os.Stat(path)
-			if err != nil || !info.Mode().IsRegular() || strings.HasPrefix(name, "_") {
+			if err != nil || !info.Mode().IsRegular() || strings.HasPrefix(name, "_") || strings.Contains(name, ".") {
 				continue
 			}
 			if _, hidden := l.Paths[name]; hidden {
@@ -234,6 +236,15 @@ func Scan(dirs []string) Listing {
 	}
 	l.Stamp = stamp.String()
 	return l
+}
+
+// isDir reports whether an entry is a directory or a link to one.
+func isDir(e fs.DirEntry, path string) bool {
+	if e.Type()&fs.ModeSymlink == 0 {
+		return e.IsDir()
+	}
+	info, err := os.Stat(path)
+	return err == nil && info.IsDir()
 }
 
 // The ways in which a module can set its name.

@@ -3,6 +3,7 @@ package extmods
 import (
 	"errors"
 	"log/slog"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -113,6 +114,37 @@ func TestDirs(t *testing.T) {
 	}
 	if got := Names("x,y", "modules"); len(got) != 2 {
 		t.Error(got)
+	}
+}
+
+// TestScanAsSalt checks links and names with dots as Salt treats them: a link to a package is a package, and a
+// file with a dot in its name is no module.
+func TestScanAsSalt(t *testing.T) {
+	dir, there := t.TempDir(), t.TempDir()
+	for _, name := range []string{"pkg/__init__.py", "plain.py"} {
+		if err := os.MkdirAll(filepath.Dir(filepath.Join(there, name)), 0o700); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(filepath.Join(there, name), nil, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for name, to := range map[string]string{"package": "pkg", "module.py": "plain.py", "directory.py": "pkg", "dangling": "none", "dangling.py": "none.py"} {
+		if err := os.Symlink(filepath.Join(there, to), filepath.Join(dir, name)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, name := range []string{"dotted.name.py", "compiled.cpython-311-x86_64-linux-gnu.so"} {
+		if err := os.WriteFile(filepath.Join(dir, name), nil, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	l := Scan([]string{dir})
+	if got := slices.Sorted(maps.Keys(l.Paths)); !slices.Equal(got, []string{"compiled", "module", "package"}) {
+		t.Errorf("the modules are %q", got)
+	}
+	if want := filepath.Join(dir, "package", "__init__.py"); l.Paths["package"] != want {
+		t.Errorf("the file of a linked package is %s, want %s", l.Paths["package"], want)
 	}
 }
 
