@@ -13,7 +13,9 @@ import (
 // TestLogUnused checks that modules of kinds that do not run are reported, and others not.
 func TestLogUnused(t *testing.T) {
 	dir := t.TempDir()
-	for _, name := range []string{"ext/log_handlers/own.py", "ext/modules/used.py", "ext/matchers/__init__.py", "more/_matchers/glob_match.py", "more/proxy/box.py"} {
+	for _, name := range []string{
+		"ext/log_handlers/own.py", "ext/modules/used.py", "ext/matchers/__init__.py", "more/_matchers/glob_match.py", "more/proxy/box.py",
+	} {
 		path := filepath.Join(dir, name)
 		if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
 			t.Fatal(err)
