@@ -216,6 +216,7 @@ func (s *stage) picture(name string) {
 	if dir == "" {
 		return
 	}
+	s.Run(nil, `for (const a of document.getAnimations()) a.finish();`)
 	if err := os.WriteFile(filepath.Join(dir, name+".png"), s.Picture(), 0o644); err != nil {
 		s.t.Error(err)
 	}
