@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"brine/internal/net/crypt"
 	"brine/test/browsertest"
 	"brine/test/daemontest"
 	"brine/test/eventually"
@@ -160,4 +161,37 @@ func TestCluster(t *testing.T) {
 		return nil
 	})
 	third.clean("401", "400")
+}
+
+// TestHotKeys: one press accepts a minion's key at two hot masters, which no cluster connects.
+func TestHotKeys(t *testing.T) {
+	b := browsertest.Start(t)
+	one, two, _ := pair(t, b, "hot_masters: [OTHER]\n", "")
+	k, err := crypt.GenerateKey(2048)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, s := range []*stage{one, two} {
+		s.master.Write(pki+"minions_pre/new", string(k.Public().PEM()))
+	}
+	b.Open(two.url + "/console/")
+	two.enter()
+	two.page("#/keys")
+	two.until("the key waits at both masters", `
+		[...document.querySelectorAll("tr[data-id=new] [data-master]")].filter((e) => e.title.endsWith(": pending")).length === 2`)
+	two.click("tr[data-id=new] button.accept")
+	two.until("the question", `document.querySelector("dialog[open] #fingerprint").textContent === args[0]`, crypt.Fingerprint(k.Public().PEM(), "sha256"))
+	two.click("dialog .confirm")
+	two.until("it is accepted at both", `document.querySelector("section[data-state=minions] tr[data-id=new]") &&
+		[...document.querySelectorAll("tr[data-id=new] [data-master]")].filter((e) => e.title.endsWith(": accepted")).length === 2`)
+	for _, s := range []*stage{one, two} {
+		eventually.Nil(t, time.Minute, "the key is accepted at "+s.master.Name, func() error {
+			keys, err := s.master.Keys()
+			if err == nil && !slices.Equal(keys["minions"], []string{"new"}) {
+				err = fmt.Errorf("%v", keys)
+			}
+			return err
+		})
+	}
+	two.clean("401")
 }
