@@ -5,6 +5,7 @@ import (
 	"regexp"
 	"strconv"
 	"strings"
+	"sync"
 
 	"brine/internal/call/fn"
 	"brine/internal/host"
@@ -81,8 +82,13 @@ func (f firmware) records(ctx context.Context, _ *fn.Call, a smbiosRecordsArgs) 
 	return readRecords(out.Stdout, wanted, a.Clean), nil
 }
 
+// lazily compiles an expression when it is used first: these would cost each command memory.
+func lazily(expression string) func() *regexp.Regexp {
+	return sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(expression) })
+}
+
 // recordHead is the first line of a record: its handle and type.
-var recordHead = regexp.MustCompile(`(?i)^handle (0x[0-9a-f]+), .*type (\d+),`)
+var recordHead = lazily(`(?i)^handle (0x[0-9a-f]+), .*type (\d+),`)
 
 // readRecords reads the output of dmidecode. Unless wanted is empty, it names the values to return.
 func readRecords(text string, wanted map[string]bool, clean bool) *value.List {
@@ -119,7 +125,7 @@ func readRecords(text string, wanted map[string]bool, clean bool) *value.List {
 	}
 	for line := range strings.Lines(text) {
 		line = strings.TrimRight(line, "\r\n")
-		if m := recordHead.FindStringSubmatch(line); m != nil {
+		if m := recordHead().FindStringSubmatch(line); m != nil {
 			end()
 			number, err := strconv.ParseInt(m[2], 10, 64)
 			if err != nil {
@@ -155,14 +161,14 @@ func readRecords(text string, wanted map[string]bool, clean bool) *value.List {
 }
 
 // verbatim are the values that are texts even if they look like numbers or lists.
-var verbatim = regexp.MustCompile(`(?i)^(serial|part|asset|product)`)
+var verbatim = lazily(`(?i)^(serial|part|asset|product)`)
 
 // cast returns a value as a list, a number or a text, and nil for one without meaning.
 func cast(name, text string, clean bool) any {
 	if clean && !meaningful(name, text) {
 		return nil
 	}
-	if verbatim.MatchString(name) {
+	if verbatim().MatchString(name) {
 		return text
 	}
 	if strings.Contains(text, ",") {
@@ -180,27 +186,27 @@ func cast(name, text string, clean bool) any {
 
 // The values that manufacturers use for none.
 var (
-	emptyValue   = regexp.MustCompile(`(?i)^none`)
-	emptySerial  = regexp.MustCompile(`(?i)^0+$|^0?1234567|sernum|part[_-]?number|specified|filled|applicable`)
-	emptyAsset   = regexp.MustCompile(`(?i)manufacturer|to be filled|available|asset|^no(ne|t)`)
-	emptyOther   = regexp.MustCompile(`(?i)to be filled|un(known|specified)|no(t|ne)? (asset|provided|defined|available|present|specified)`)
-	serialName   = regexp.MustCompile(`serial|part|version`)
-	assetName    = regexp.MustCompile(`asset|manufacturer`)
-	uuidSyntax   = regexp.MustCompile(`^(?i:urn:)?(?i:uuid:)?\{?[0-9a-fA-F-]+\}?$`)
+	emptyValue   = lazily(`(?i)^none`)
+	emptySerial  = lazily(`(?i)^0+$|^0?1234567|sernum|part[_-]?number|specified|filled|applicable`)
+	emptyAsset   = lazily(`(?i)manufacturer|to be filled|available|asset|^no(ne|t)`)
+	emptyOther   = lazily(`(?i)to be filled|un(known|specified)|no(t|ne)? (asset|provided|defined|available|present|specified)`)
+	serialName   = lazily(`serial|part|version`)
+	assetName    = lazily(`asset|manufacturer`)
+	uuidSyntax   = lazily(`^(?i:urn:)?(?i:uuid:)?\{?[0-9a-fA-F-]+\}?$`)
 	uuidNonDigit = strings.NewReplacer("urn:", "", "uuid:", "", "{", "", "}", "", "-", "")
 )
 
 // meaningful reports whether a value is more than what manufacturers use for none.
 func meaningful(name, text string) bool {
 	switch {
-	case text == "" || emptyValue.MatchString(text):
+	case text == "" || emptyValue().MatchString(text):
 		return false
 	case strings.Contains(name, "uuid"):
-		return uuidSyntax.MatchString(text) && len(uuidNonDigit.Replace(strings.ToLower(text))) == 32
-	case serialName.MatchString(name):
-		return !emptySerial.MatchString(text)
-	case assetName.MatchString(name):
-		return !emptyAsset.MatchString(text)
+		return uuidSyntax().MatchString(text) && len(uuidNonDigit.Replace(strings.ToLower(text))) == 32
+	case serialName().MatchString(name):
+		return !emptySerial().MatchString(text)
+	case assetName().MatchString(name):
+		return !emptyAsset().MatchString(text)
 	}
-	return !emptyOther.MatchString(text)
+	return !emptyOther().MatchString(text)
 }
