@@ -7,7 +7,6 @@ import (
 	"context"
 	"crypto/rand"
 	"math/big"
-	"slices"
 	"strings"
 
 	"brine/internal/base/registry"
@@ -125,11 +124,7 @@ func GetOrSet(ctx context.Context, c *fn.Call, uri any, length int, chars string
 	return made.String(), err
 }
 
-// Call calls a function of a driver: get, set or delete.
-func Call(ctx context.Context, c *fn.Call, driver, function, key string, profile *value.Dict, args ...any) (any, error) {
-	return call(ctx, c, reference{driver, key, profile}, function, args...)
-}
-
+// call calls a function of a driver: get, set or delete.
 func call(ctx context.Context, c *fn.Call, r reference, function string, args ...any) (any, error) {
 	if c.SDB != nil && c.SDB.Has(r.driver) {
 		return c.SDB.Call(ctx, c, r.driver, function, append([]any{r.key}, args...), r.profile)
@@ -148,9 +143,4 @@ func call(ctx context.Context, c *fn.Call, r reference, function string, args ..
 		return d.delete(ctx, c, r.key, r.profile)
 	}
 	return nil, fn.Errorf("the driver %s for sdb:// references has no function %s", r.driver, function)
-}
-
-// Known reports whether a driver exists, here or among the modules of the user.
-func Known(c *fn.Call, name string) bool {
-	return c.SDB != nil && c.SDB.Has(name) || slices.Contains(Names(), name)
 }
