@@ -6,7 +6,7 @@ export CGO_ENABLED = 0
 # The same for every go command, also those that tests start, so that each package is compiled once.
 export GOFLAGS := $(strip $(filter-out -trimpath,$(shell $(GO) env GOFLAGS)) -trimpath)
 
-.PHONY: packages release tools pam normal durable durable-apart federation build reference man demo demo-cluster demo-console test test-all check fmt vet lint deadcode race fuzz fuzz-count fuzz-keep bench bench-console bench-quick soak git-size microbench interop changelog clean help hub
+.PHONY: packages release tools pam normal durable durable-apart federation build reference man demo demo-cluster demo-console test test-all check fmt vet lint deadcode race fuzz fuzz-count fuzz-keep bench bench-console console bench-quick soak git-size microbench interop changelog clean help hub
 
 build: ## the static binary bin/brine, and a link for each of Salt's programs
 	$(GO) build -ldflags '-s -w' -o bin/brine ./cmd/brine
@@ -107,6 +107,9 @@ fuzz-keep: ## copy the inputs that make fuzz has found and that cover more than 
 bench: build ## all figures of docs/performance.md, beside stock Salt if BRINE_STOCK_SALT names it; takes most of an hour
 	$(GO) run ./bench -out docs/performance $(BENCHFLAGS)
 	$(if $(BENCHFLAGS),,$(MAKE) bench-console)
+
+console: build tools ## check the pages of the web console with TypeScript, and try each in Chromium; what is served is their source, so nothing is built
+	$(GO) test -count=1 -v -run '^(TestTypes|TestPolicy|TestAxe|TestThemesAndScreens)$$' ./test/console
 
 bench-console: build tools ## the figures of docs/console.md: the web console of 5,000 minions in Chromium
 	$(GO) test -count=1 -v -run '^TestFigures$$' ./test/console

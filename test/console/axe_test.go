@@ -2,6 +2,7 @@ package console
 
 import (
 	"archive/tar"
+	"bytes"
 	"compress/gzip"
 	"context"
 	"crypto/sha256"
@@ -25,54 +26,66 @@ const (
 	axeSum = "b511cd9dec01c76f4b2ad1723b66b6db37d4c2eb4ed199076e1829d9ee7b75e3"
 )
 
-// fetchAxe returns the script of axe-core. It skips the test where npm cannot fetch it.
+// fetchAxe returns the script of axe-core.
 func fetchAxe(t *testing.T) string {
+	t.Helper()
+	const script = "package/axe.min.js"
+	b := unpack(t, npmPack(t, axe), func(name string) bool { return name == script })[script]
+	if sum := sha256.Sum256(b); hex.EncodeToString(sum[:]) != axeSum {
+		t.Fatalf("%s is another file: %x", axe, sum)
+	}
+	return string(b)
+}
+
+// npmPack returns the archive of a package, which npm fetches. It skips the test where npm cannot.
+func npmPack(t *testing.T, name string) []byte {
 	t.Helper()
 	npm := tools.Find("npm")
 	if npm == "" {
-		t.Skip("npm, which fetches axe-core, is not installed")
+		t.Skip("npm, which fetches " + name + ", is not installed")
 	}
 	dir := t.TempDir()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute) // without a network npm tries for many minutes
 	defer cancel()
-	c := exec.CommandContext(ctx, npm, "pack", "--silent", "--fetch-retries=0", "--fetch-timeout=20000", axe)
+	c := exec.CommandContext(ctx, npm, "pack", "--silent", "--fetch-retries=0", "--fetch-timeout=20000", name)
 	c.WaitDelay = time.Second
 	c.Dir = dir
 	if out, err := c.CombinedOutput(); err != nil {
-		t.Skipf("npm cannot fetch %s: %v %.300s", axe, err, out)
+		t.Skipf("npm cannot fetch %s: %v %.300s", name, err, out)
 	}
 	all, err := filepath.Glob(filepath.Join(dir, "*.tgz"))
 	if err != nil || len(all) != 1 {
 		t.Fatal(all, err)
 	}
-	f, err := os.Open(all[0])
+	b, err := os.ReadFile(all[0])
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer f.Close()
-	z, err := gzip.NewReader(f)
+	return b
+}
+
+// unpack returns the wanted files of an archive of npm.
+func unpack(t *testing.T, archive []byte, wanted func(name string) bool) map[string][]byte {
+	t.Helper()
+	z, err := gzip.NewReader(bytes.NewReader(archive))
 	if err != nil {
 		t.Fatal(err)
 	}
+	files := map[string][]byte{}
 	for r := tar.NewReader(z); ; {
 		h, err := r.Next()
 		if errors.Is(err, io.EOF) {
-			t.Fatalf("%s has no script", axe)
+			return files
 		}
 		if err != nil {
 			t.Fatal(err)
 		}
-		if h.Name != "package/axe.min.js" {
+		if h.Typeflag != tar.TypeReg || !wanted(h.Name) {
 			continue
 		}
-		b, err := io.ReadAll(r)
-		if err != nil {
+		if files[h.Name], err = io.ReadAll(r); err != nil {
 			t.Fatal(err)
 		}
-		if sum := sha256.Sum256(b); hex.EncodeToString(sum[:]) != axeSum {
-			t.Fatalf("%s is another file: %x", axe, sum)
-		}
-		return string(b)
 	}
 }
 

@@ -40,7 +40,7 @@ const pause = (ms) => new Promise((done) => setTimeout(done, ms));
 async function paced() {
   const now = clock();
   due = Math.max(due + interval, now);
-  try { sessionStorage.setItem(dueKey, due); } catch { /* a reload is then a new tab */ }
+  try { sessionStorage.setItem(dueKey, String(due)); } catch { /* a reload is then a new tab */ }
   const wait = due - now - burst * interval;
   if (wait > 0) await pause(wait);
 }

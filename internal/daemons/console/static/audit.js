@@ -40,7 +40,7 @@ export function audit(main, { query, user }) {
   };
   const load = async () => {
     const n = ++asked;
-    const q = new URLSearchParams({ limit: 200 });
+    const q = new URLSearchParams({ limit: "200" });
     for (const [k, v] of [["user", of("user")], ["fun", of("fun")], ["result", result.value]]) if (v) q.set(k, v);
     try {
       const all = await read("audit?" + q);

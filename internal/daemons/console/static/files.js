@@ -27,7 +27,7 @@ export function files(main, { query, user }) {
   const load = async () => {
     const n = ++asked;
     try {
-      const d = await read("files?" + new URLSearchParams({ saltenv: env.value, search: search.value, limit: pageSize, offset }));
+      const d = await read("files?" + new URLSearchParams({ saltenv: env.value, search: search.value, limit: String(pageSize), offset: String(offset) }));
       if (over || n !== asked) return;
       fill(error);
       const now = env.value;

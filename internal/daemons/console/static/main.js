@@ -106,8 +106,8 @@ async function route() {
   leave = () => {};
   calls.length = 0;
   say(""); // what was said belongs to the page before
-  document.getElementById("same").open = false;
-  for (const a of app.querySelectorAll("nav a")) {
+  /** @type {HTMLDetailsElement} */ (document.getElementById("same")).open = false;
+  for (const a of /** @type {NodeListOf<HTMLAnchorElement>} */ (app.querySelectorAll("nav a"))) {
     if (a.dataset.page === at.name) a.setAttribute("aria-current", "page");
     else a.removeAttribute("aria-current");
   }
@@ -174,7 +174,7 @@ document.addEventListener("keydown", (e) => {
     return;
   }
   if (!user || e.ctrlKey || e.altKey || e.metaKey || document.querySelector("dialog[open]")) return;
-  const field = e.target.closest && e.target.closest("input:not([type=checkbox]), select, textarea");
+  const field = e.target instanceof Element && /** @type {HTMLElement} */ (e.target.closest("input:not([type=checkbox]), select, textarea"));
   if (e.key === "Escape" && field) { field.blur(); main.focus(); return; }
   if (field) return;
   const rows = [...main.querySelectorAll("table:not(.keys) tbody tr")].filter((r) => r.offsetParent);

@@ -34,7 +34,7 @@ export function schedules(main, { query, user }) {
   };
   const load = async () => {
     const n = ++asked;
-    const q = new URLSearchParams({ limit: pageSize, offset });
+    const q = new URLSearchParams({ limit: String(pageSize), offset: String(offset) });
     if (search.value) q.set("search", search.value);
     if (minion.value) q.set("minion", minion.value);
     try {

@@ -36,7 +36,7 @@ export function statesPage(main, { query, user }) {
   };
   const load = async () => {
     const n = ++asked;
-    const q = new URLSearchParams({ limit: pageSize, offset });
+    const q = new URLSearchParams({ limit: String(pageSize), offset: String(offset) });
     if (search.value) q.set("search", search.value);
     if (outcome.value) q.set("outcome", outcome.value);
     try {

@@ -54,11 +54,11 @@ const zone = () => (choice("times") === "utc" ? { timeZone: "UTC" } : {});
 // when shows the time of a day, and date a day and a time, in the browser's zone or in UTC.
 export function when(t) {
   const d = new Date(t);
-  return isNaN(d) ? "" : d.toLocaleTimeString(undefined, zone());
+  return isNaN(d.getTime()) ? "" : d.toLocaleTimeString(undefined, zone());
 }
 export function date(t) {
   const d = new Date(t);
-  return isNaN(d) ? "" : d.toLocaleString(undefined, { ...zone(), timeZoneName: "short" });
+  return isNaN(d.getTime()) ? "" : d.toLocaleString(undefined, { ...zone(), timeZoneName: "short" });
 }
 
 // recent shows the time alone of today, else also the day.
