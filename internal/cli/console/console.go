@@ -18,7 +18,6 @@ import (
 	"brine/internal/cli/frame"
 	"brine/internal/daemons/api"
 	"brine/internal/daemons/config"
-	"brine/internal/net/transport/named"
 	"brine/internal/py/value"
 )
 
@@ -93,14 +92,11 @@ func serve(ctx context.Context, env *frame.Env, o *options) error {
 	if caller != cfg.Files.User && caller != "root" && !strings.HasPrefix(caller, "sudo_") {
 		return salt.Errorf(salt.Denied, "run it as root or as the user of the master, %s: it has all rights on the master", cfg.Files.User)
 	}
-	tls, err := named.ClientTLS(cfg.Network.Transport, cfg.Network.SSL)
+	place, err := cfg.Place()
 	if err != nil {
 		return err
 	}
-	local, err := client.NewLocal(client.Place{
-		Interface: cfg.Network.Interface, RetPort: cfg.Network.RetPort, Transport: cfg.Network.Transport, TLS: tls,
-		Sockets: cfg.Events.Sockets(), CacheDir: cfg.Files.CacheDir, User: cfg.Files.User,
-	}, caller, logger.Logger)
+	local, err := client.NewLocal(place, caller, logger.Logger)
 	if err != nil {
 		return err
 	}

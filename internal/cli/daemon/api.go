@@ -106,14 +106,11 @@ type apiService struct {
 }
 
 func newAPI(cfg *config.Master, o *apiOptions, s *api.Settings, log *slog.Logger) (*apiService, error) {
-	conf, err := named.ClientTLS(cfg.Network.Transport, cfg.Network.SSL)
+	place, err := cfg.Place()
 	if err != nil {
 		return nil, err
 	}
-	local, err := client.NewLocal(client.Place{
-		Interface: cfg.Network.Interface, RetPort: cfg.Network.RetPort, Transport: cfg.Network.Transport, TLS: conf,
-		Sockets: cfg.Events.Sockets(), CacheDir: cfg.Files.CacheDir, User: cfg.Files.User,
-	}, "salt-api", log)
+	local, err := client.NewLocal(place, "salt-api", log)
 	if err != nil {
 		return nil, err
 	}

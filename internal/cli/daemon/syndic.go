@@ -6,7 +6,6 @@ import (
 	"path/filepath"
 	"strings"
 
-	"brine/internal/call/client"
 	"brine/internal/catalogue/grains"
 	"brine/internal/cli/frame"
 	"brine/internal/daemons/config"
@@ -131,12 +130,9 @@ func syndicConfig(cfg *config.Master, own *config.Minion, tree *config.Tree, log
 
 // newLower returns the connection to the master of this machine.
 func newLower(cfg *config.Master, log *slog.Logger) (*syndic.Lower, error) {
-	conf, err := named.ClientTLS(cfg.Network.Transport, cfg.Network.SSL)
+	place, err := cfg.Place()
 	if err != nil {
 		return nil, err
 	}
-	return syndic.NewLower(client.Place{
-		Interface: cfg.Network.Interface, RetPort: cfg.Network.RetPort, Transport: cfg.Network.Transport, TLS: conf,
-		Sockets: cfg.Events.Sockets(), CacheDir: cfg.Files.CacheDir, User: cfg.Files.User,
-	}, cfg.Client, cfg.Files.ConfFile, log)
+	return syndic.NewLower(place, cfg.Client, cfg.Files.ConfFile, log)
 }

@@ -97,8 +97,11 @@ func newSide(configFile string) (*side, error) {
 	if err != nil {
 		return nil, err
 	}
-	local, err := client.NewLocal(client.Place{Interface: c.Network.Interface, RetPort: c.Network.RetPort, Transport: c.Network.Transport,
-		Sockets: c.Events.Sockets(), CacheDir: c.Files.CacheDir, User: c.Files.User}, "root", quiet)
+	place, err := c.Place()
+	if err != nil {
+		return nil, err
+	}
+	local, err := client.NewLocal(place, "root", quiet)
 	if err != nil {
 		return nil, err
 	}

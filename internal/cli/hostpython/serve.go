@@ -15,7 +15,6 @@ import (
 	"brine/internal/cli/frame"
 	"brine/internal/daemons/config"
 	"brine/internal/net/event"
-	"brine/internal/net/transport/named"
 	"brine/internal/py/value"
 )
 
@@ -57,14 +56,11 @@ func environment(env *frame.Env, file string, log *slog.Logger) (*python.Env, fu
 	if err != nil {
 		return nil, nil, err
 	}
-	tls, err := named.ClientTLS(cfg.Network.Transport, cfg.Network.SSL)
+	place, err := cfg.Place()
 	if err != nil {
 		return nil, nil, err
 	}
-	local, err := client.NewLocal(client.Place{
-		Interface: cfg.Network.Interface, RetPort: cfg.Network.RetPort, Transport: cfg.Network.Transport, TLS: tls,
-		Sockets: cfg.Events.Sockets(), CacheDir: cfg.Files.CacheDir, User: cfg.Files.User,
-	}, client.Caller(env.Getenv), log)
+	local, err := client.NewLocal(place, client.Caller(env.Getenv), log)
 	if err != nil {
 		return nil, nil, err
 	}

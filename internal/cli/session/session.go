@@ -17,7 +17,6 @@ import (
 	"brine/internal/daemons/master"
 	"brine/internal/daemons/usermodules"
 	"brine/internal/files/extmods"
-	"brine/internal/net/transport/named"
 )
 
 // Options are the command line options of both programs.
@@ -137,19 +136,14 @@ func (s *Session) load(path string) error {
 
 // connect creates the client. It sends nothing yet.
 func (s *Session) connect(getenv func(string) string, log *slog.Logger) error {
-	conf, err := named.ClientTLS(s.Conf.Network.Transport, s.Conf.Network.SSL)
+	place, err := s.Conf.Place()
 	if err != nil {
 		return err
 	}
-	f, n := &s.Conf.Files, &s.Conf.Network
-	s.local, err = client.NewLocal(client.Place{
-		Interface: n.Interface, RetPort: n.RetPort, Transport: n.Transport, TLS: conf,
-		Sockets: s.Conf.Events.Sockets(), CacheDir: f.CacheDir, User: f.User,
-	}, client.Caller(getenv), log)
-	if err != nil {
+	if s.local, err = client.NewLocal(place, client.Caller(getenv), log); err != nil {
 		return err
 	}
-	s.Client = client.New(s.Settings.Client, f.ConfFile, s.local, s.local, log)
+	s.Client = client.New(s.Settings.Client, s.Conf.Files.ConfFile, s.local, s.local, log)
 	return nil
 }
 

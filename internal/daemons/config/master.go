@@ -22,6 +22,7 @@ import (
 	"brine/internal/net/channel"
 	"brine/internal/net/event"
 	"brine/internal/net/transport"
+	"brine/internal/net/transport/named"
 	"brine/internal/sls/pillar"
 	"brine/internal/sls/pillar/gitpillar"
 	"brine/internal/sls/render"
@@ -117,6 +118,16 @@ func (m *Master) Parts(t *Tree) (master.Config, error) {
 		Backends: m.Elsewhere, Top: m.Top, Pillar: m.Pillar, Templates: m.Templates, GitPillar: m.GitPillar, Reactor: m.Reactor, EventReturn: m.Returns,
 		Federation: m.Federation, HasSyndic: t.Values.At("syndic_master") != nil, Opts: opts,
 	}, nil
+}
+
+// Place returns where the master is on this machine, for a client of it. An error means that the
+// certificates of the option ssl cannot be read.
+func (m *Master) Place() (client.Place, error) {
+	conf, err := named.ClientTLS(m.Network.Transport, m.Network.SSL)
+	return client.Place{
+		Interface: m.Network.Interface, RetPort: m.Network.RetPort, Transport: m.Network.Transport, TLS: conf,
+		Sockets: m.Events.Sockets(), CacheDir: m.Files.CacheDir, User: m.Files.User,
+	}, err
 }
 
 const masterLog = "/var/log/salt/master"
