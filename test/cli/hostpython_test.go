@@ -56,7 +56,7 @@ print("wheel", wheel.cmd("key.list", ["accepted"], print_event=False), tried(lam
 with salt.utils.event.get_master_event(conf, conf["sock_dir"]) as bus:
     print("fired", bus.fire_event({"n": 1}, "mine/first"))
     got = bus.get_event(wait=10, tag="mine/", full=True)
-    print("event", got["tag"], got["data"]["n"], bus.get_event(wait=0.2, tag="nobody/fires/this"))
+    print("event", got["tag"], got["data"]["n"], bus.get_event(wait=0.2, tag="no/such/tag"))
     jid = local.cmd_async("alpha", "test.echo", ["seen"])
     print("return", bus.get_event(wait=20, tag="salt/job/{}/ret/".format(jid))["return"])
 `
@@ -79,6 +79,16 @@ import brine_helper
 brine_helper.pipe.child.kill()
 time.sleep(0.5)
 print("killed", tried(lambda: local.cmd("alpha", "test.ping")) in ("SaltClientError", {"alpha": True}), local.cmd("alpha", "test.ping"))
+ends = []
+def hang():
+    ends.append(tried(lambda: local.cmd("alpha", "test.sleep", [60], timeout=60)))
+threads = [threading.Thread(target=hang, daemon=True) for n in range(8)]
+[t.start() for t in threads]
+time.sleep(1)
+brine_helper.pipe.child.kill()
+pings = [tried(lambda: local.cmd("alpha", "test.ping")) for i in range(3)]
+[t.join(20) for t in threads]
+print("killed under", ends == ["SaltClientError"] * 8, pings[-1])
 for other in ("/no/such/master",):
     try:
         salt.client.LocalClient(c_path=other)
@@ -151,6 +161,7 @@ func TestHostPython(t *testing.T) {
 	want := wantHost + `threads True
 fork 0 {'alpha': True}
 killed True {'alpha': True}
+killed under True {'alpha': True}
 other True
 stored {'alpha': 'seen'}
 caller ['a: 1', 5, {'x': None}]
@@ -164,7 +175,7 @@ caller ['a: 1', 5, {'x': None}]
 		"invalid file": {"import salt.client, sys\nsalt.client.LocalClient(c_path=sys.argv[1])", "SaltClientError: "},
 		"no master": {"import salt.client, sys\nsalt.client.LocalClient(c_path=sys.argv[2]).cmd('*', 'test.ping')",
 			"SaltClientError: The salt master could not be contacted"},
-		"no program": {"import os, salt.client\nos.environ['BRINE'] = '/no/such/brine'\nsalt.client.LocalClient()", "/no/such/brine"},
+		"no program": {"import os, salt.client\nos.environ['BRINE'] = '/no/such/brine'\nsalt.client.LocalClient()", "SaltClientError: cannot start /no/such/brine"},
 		"absent":     {"import salt.cloud\nsalt.cloud.CloudClient()", "Brine does not provide salt.cloud.CloudClient"},
 	} {
 		bad, idle := filepath.Join(t.TempDir(), "master"), filepath.Join(t.TempDir(), "master")

@@ -7,7 +7,6 @@ the program forks starts its own.
 
 import os
 import subprocess
-import sys
 import threading
 
 import brine_helper as helper
@@ -27,6 +26,7 @@ class Host(helper.Pipe):
         self.pid = os.getpid()
         self.writing, self.turn = threading.Lock(), threading.Condition()
         self.reading, self.answers, self.last, self.busy = False, {}, 0, 0
+        self.pending = set()  # numbers of requests without an answer
 
     def __enter__(self):
         pass
@@ -43,7 +43,6 @@ class Host(helper.Pipe):
             if self.child is not None and self.file and self.file != path:
                 raise error("this process uses the master of {} already, and cannot use that of {}: Brine serves one in each "
                             "process".format(self.file, path))
-            self.file = self.file or path
             if self.child is None:
                 self.file = path
 
@@ -53,7 +52,10 @@ class Host(helper.Pipe):
             if self.child is not None:
                 return
             command = [program(), "python", "serve"] + ([self.file] if self.file else [])
-            self.child = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, bufsize=0, start_new_session=True)
+            try:
+                self.child = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, bufsize=0, start_new_session=True)
+            except OSError as exc:
+                raise error("cannot start {}: {}".format(command[0], exc))
             self.source, self.sink = self.child.stdout, self.child.stdin
             try:
                 _, _, succeeded, value = self.receive()[:4]
@@ -67,7 +69,7 @@ class Host(helper.Pipe):
                 self.file = helper.frame().tree("opts").get("conf_file")
 
     def end(self):
-        """End the connection; the next request makes another."""
+        """End the connection, and with it the requests of all threads; the next one makes another."""
         child, self.child = self.child, None
         for stream in (self.source, self.sink):
             if stream is not None:
@@ -78,6 +80,10 @@ class Host(helper.Pipe):
         if child is not None:
             child.kill()
             child.wait()
+        with self.turn:
+            for number in self.pending:
+                self.answers[number] = (False, {"kind": "other", "class": "salt.exceptions.SaltClientError", "text": ENDED})
+            self.turn.notify_all()
 
     def send(self, message):
         if message[0] == "l":
@@ -90,7 +96,17 @@ class Host(helper.Pipe):
         if os.getpid() != self.pid:
             forked()  # Python 3.6 does not call it
         self.connect()
-        return super().request(operation, env, args)
+        with self.turn:
+            self.last += 1
+            number = self.last
+            self.pending.add(number)
+        try:
+            self.send(("q", number, operation, env) + args)
+            return self.wait(number)
+        finally:
+            with self.turn:
+                self.pending.discard(number)
+                self.answers.pop(number, None)
 
     def write(self, message):
         flags = 0
@@ -100,13 +116,14 @@ class Host(helper.Pipe):
             data, flags = helper.marshal.dumps(helper.wrap(message), 2), 1
         if len(data) > self.limit:
             raise error("{} bytes are more than the {} that one call may hand over".format(len(data), self.limit))
+        sink = self.sink
         with self.writing:
             try:
                 view = memoryview(helper.HEAD.pack(len(data), flags) + data)
                 while view:
-                    view = view[self.sink.write(view):]
-            except (OSError, ValueError):
-                self.lost()
+                    view = view[sink.write(view):]
+            except (OSError, ValueError, AttributeError):
+                self.lost(sink)
 
     def receive(self):
         source = self.source
@@ -123,17 +140,20 @@ class Host(helper.Pipe):
             except (OSError, ValueError, AttributeError):
                 part = b""
             if not part:
-                self.lost()
+                self.lost(source)
             parts.append(part)
             size -= len(part)
         return b"".join(parts)
 
-    def lost(self):
-        """Raise the error of a connection that has ended."""
-        child = self.child
-        if child is not None and child.poll() is not None:
-            self.end()
-        raise error("the connection to brine has ended")
+    def lost(self, stream):
+        """Raise the error of a connection that has ended. Another thread may have made a new one already."""
+        with self.starting:
+            if stream is not None and stream in (self.source, self.sink):
+                self.end()
+        raise error(ENDED)
+
+
+ENDED = "the connection to brine has ended"
 
 
 def error(text):
