@@ -39,12 +39,6 @@ type options struct {
 	Port          int `flag:"--port" arg:"PORT" default:"0" doc:"Port of 127.0.0.1 to listen on; 0 is a free one. Default: %default."`
 }
 
-// settings are the options of the master's configuration besides config.Master.
-type settings struct {
-	API    api.Options
-	Client client.Options
-}
-
 const maxPort = 65535
 
 func run(ctx context.Context, env *frame.Env, args []string) int {
@@ -76,8 +70,8 @@ func serve(ctx context.Context, env *frame.Env, o *options) error {
 	if err != nil {
 		return err
 	}
-	var s settings
-	if err := config.Decode(tree, &s); err != nil {
+	var rest api.Options // besides config.Master
+	if err := config.Decode(tree, &rest); err != nil {
 		return err
 	}
 	lo := cfg.Log
@@ -101,7 +95,7 @@ func serve(ctx context.Context, env *frame.Env, o *options) error {
 		return err
 	}
 	defer local.Close()
-	c := client.New(s.Client, cfg.Files.ConfFile, local, local, logger.Logger)
+	c := client.New(cfg.Client, cfg.Files.ConfFile, local, local, logger.Logger)
 	if err := answers(ctx, c, cfg.Files.ConfFile); err != nil {
 		return err
 	}
@@ -112,7 +106,7 @@ func serve(ctx context.Context, env *frame.Env, o *options) error {
 	}
 	defer os.RemoveAll(dir)
 	door := api.NewDoor(caller)
-	set, err := api.ForDoor(door, o.Port, dir, s.API.Timeout)
+	set, err := api.ForDoor(door, o.Port, dir, rest.Timeout)
 	if err != nil {
 		return err
 	}
