@@ -85,7 +85,13 @@ def hang():
 threads = [threading.Thread(target=hang, daemon=True) for n in range(8)]
 [t.start() for t in threads]
 time.sleep(1)
-brine_helper.pipe.child.kill()
+pipe = brine_helper.pipe
+def end_and_begin(end=pipe.end):
+    end()
+    pipe.end = end
+    pipe.connect()  # before the other threads see the end
+pipe.end = end_and_begin
+pipe.child.kill()
 pings = [tried(lambda: local.cmd("alpha", "test.ping")) for i in range(3)]
 [t.join(20) for t in threads]
 print("killed under", ends == ["SaltClientError"] * 8, pings[-1])
